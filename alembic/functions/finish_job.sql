@@ -1,0 +1,23 @@
+-- Hot path: ends one job in its tenant's scope, in one call, if and only if the caller still holds its lease.
+-- p_status completed, failed, dead, or pending with the time of the next attempt. Answers false when the lease is lost.
+CREATE OR REPLACE FUNCTION finish_job(
+    p_tenant text, p_project text, p_job uuid, p_worker text, p_attempt int, p_status text, p_error text,
+    p_available_at timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    PERFORM set_scope(p_tenant, p_project, '', NULL, CASE WHEN p_project IS NULL THEN 'cross_project' ELSE '' END);
+    UPDATE jobs j
+    SET status = p_status, last_error = p_error, lease_owner = NULL, lease_expires_at = NULL,
+        available_at = coalesce(p_available_at, j.available_at),
+        attempts = CASE WHEN p_status = 'pending' AND p_error IS NULL THEN j.attempts - 1 ELSE j.attempts END,
+        finished_at = CASE WHEN p_status = 'pending' THEN NULL ELSE v_now END
+    WHERE j.tenant_id = p_tenant AND j.job_id = p_job AND j.status = 'leased'
+      AND j.lease_owner = p_worker AND j.attempts = p_attempt;
+    RETURN FOUND;
+END
+$$;

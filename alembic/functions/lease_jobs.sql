@@ -1,0 +1,64 @@
+-- Leases due jobs across tenants, in one call: tenants with due work in turn after p_after (and round again), an
+-- equal share each. The turn is the caller's cursor and no row, so workers never wait for each other; a flood in
+-- one tenant costs the others at most its turn.
+-- The lease itself need not survive a crash (a lost one is only taken again), so its commit does not wait for disk.
+CREATE OR REPLACE FUNCTION lease_jobs(p_worker text, p_kinds text[], p_limit int, p_lease interval, p_after text)
+RETURNS TABLE (
+    tenant_id text, job_id uuid, project_id text, agent_id text, kind text, payload jsonb, attempts int,
+    max_attempts int, waited interval)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_cursor text := coalesce(p_after, '');
+    v_wrapped boolean := v_cursor = '';
+    v_tenant text;
+    v_tenants text[] := '{}';
+    v_left int := p_limit;
+    v_taken int;
+    v_index int := 0;
+BEGIN
+    SET LOCAL synchronous_commit = off;
+    WHILE cardinality(v_tenants) < p_limit LOOP
+        SELECT j.tenant_id INTO v_tenant FROM public.jobs j
+        WHERE j.status = 'pending' AND j.tenant_id > v_cursor ORDER BY j.tenant_id LIMIT 1;
+        IF NOT FOUND THEN
+            EXIT WHEN v_wrapped;
+            v_wrapped := true;
+            v_cursor := '';
+            CONTINUE;
+        END IF;
+        EXIT WHEN v_wrapped AND coalesce(p_after, '') <> '' AND v_tenant > p_after;
+        v_cursor := v_tenant;
+        IF EXISTS (SELECT FROM public.jobs j
+                   WHERE j.tenant_id = v_tenant AND j.status = 'pending' AND j.available_at <= v_now) THEN
+            v_tenants := v_tenants || v_tenant;
+        END IF;
+    END LOOP;
+
+    FOREACH v_tenant IN ARRAY v_tenants LOOP
+        EXIT WHEN v_left <= 0;
+        RETURN QUERY
+        WITH pick AS (
+            SELECT j.job_id FROM public.jobs j
+            WHERE j.tenant_id = v_tenant AND j.status = 'pending' AND j.available_at <= v_now
+              AND j.kind = ANY (p_kinds)
+            ORDER BY j.priority DESC, j.available_at, j.job_id
+            LIMIT ceil(v_left::numeric / (cardinality(v_tenants) - v_index))::int
+            FOR UPDATE SKIP LOCKED)
+        UPDATE public.jobs j
+        SET status = 'leased', lease_owner = p_worker, lease_expires_at = v_now + p_lease,
+            attempts = j.attempts + 1, started_at = v_now
+        FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id
+        RETURNING j.tenant_id, j.job_id, j.project_id, j.agent_id, j.kind, j.payload, j.attempts, j.max_attempts,
+                  v_now - j.available_at;
+        GET DIAGNOSTICS v_taken = ROW_COUNT;
+        v_left := v_left - v_taken;
+        v_index := v_index + 1;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,12 @@
+-- Tenant list, across tenants, for the platform key and the command line; pages by tenant_id.
+CREATE OR REPLACE FUNCTION list_tenants(p_after text, p_limit int)
+RETURNS TABLE (tenant_id text, name text, created_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT t.tenant_id, t.name, t.created_at FROM public.tenants t
+    WHERE t.tenant_id > coalesce(p_after, '') ORDER BY t.tenant_id LIMIT p_limit;
+END
+$$;

@@ -1,0 +1,23 @@
+-- Reaper: returns jobs whose lease ran out to the queue, across tenants; one that has used up its attempts is dead.
+CREATE OR REPLACE FUNCTION reap_leases(p_limit int)
+RETURNS TABLE (tenant_id text, job_id uuid, status text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    WITH pick AS (
+        SELECT j.tenant_id, j.job_id FROM public.jobs j
+        WHERE j.status = 'leased' AND j.lease_expires_at < v_now
+        ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
+    UPDATE public.jobs j
+    SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+        finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
+        available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
+        last_error = 'lease_expired: the worker stopped answering'
+    FROM pick WHERE j.tenant_id = pick.tenant_id AND j.job_id = pick.job_id
+    RETURNING j.tenant_id, j.job_id, j.status;
+END
+$$;

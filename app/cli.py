@@ -1,0 +1,325 @@
+"""The `palimpsest` command."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from app import __version__
+from app.config import Settings, read_settings
+from app.errors import AppError, BadRequest, ConfigError
+
+Handler = Callable[[argparse.Namespace, Settings], int]
+
+DESCRIPTION = "Palimpsest: long-term memory for agents, on plain PostgreSQL."
+EPILOG = "Without DATABASE_URL an embedded PostgreSQL is used; its data are in .palimpsest/ or PALIMPSEST_HOME."
+
+
+def say(line: str) -> None:
+    """Progress, for the person who waits; data go to standard output alone."""
+    print(f"==> {line}", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and answers its exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return options.run(options, read_settings())
+    except AppError as problem:
+        _explain(problem, as_json=getattr(options, "json", False))
+        return 2 if isinstance(problem, ConfigError | BadRequest) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _explain(problem: AppError, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"error": {"code": problem.code, "message": problem.message, "details": problem.details}}))
+    print(f"palimpsest: {problem.message}", file=sys.stderr)
+    script = getattr(problem, "script", None)
+    if script:
+        print(f"\n{script}")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their help."""
+    parser = argparse.ArgumentParser(prog="palimpsest", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"palimpsest {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    serve = _command(commands, "serve", run_serve, "start the API and a worker (what `make run` starts)")
+    serve.add_argument("--no-worker", action="store_true", help="only the API; run `palimpsest worker` elsewhere")
+    serve.add_argument(
+        "--demo",
+        action="store_true",
+        help="make tenant demo with two keys if there is none (always done when embedded)",
+    )
+    _command(commands, "worker", run_worker, "work on background jobs until stopped")
+    _migrate_command(commands)
+    doctor = _command(commands, "doctor", run_doctor, "check database, roles, policies, migrations and clock")
+    _json(doctor)
+
+    tenants = _group(commands, "tenants", "make and list tenants")
+    create = _command(tenants, "create", run_create_tenant, "make a tenant")
+    create.add_argument("id", metavar="ID", help="a-z, 0-9, _ and -, at most 63")
+    create.add_argument("--name", default="", help="a name for people")
+    _json(create)
+    _json(_command(tenants, "list", run_list_tenants, "list tenants"))
+
+    projects = _group(commands, "projects", "make projects")
+    create = _command(projects, "create", run_create_project, "make a project")
+    create.add_argument("id", metavar="ID", help="a-z, 0-9, _ and -, at most 63")
+    create.add_argument("--tenant", required=True, metavar="T", help="the tenant it belongs to")
+    create.add_argument("--name", default="", help="a name for people")
+    _json(create)
+
+    _key_commands(_group(commands, "keys", "issue, list, rotate and revoke API keys"))
+    return parser
+
+
+def _migrate_command(commands: Any) -> None:
+    migrate = _command(commands, "migrate", run_migrate, "create roles and bring the schema to the newest migration")
+    migrate.add_argument("--revision", default="head", metavar="R", help="stop at this migration (default: head)")
+    migrate.add_argument("--downgrade", metavar="R", help="go back to this migration; `base` removes everything")
+    migrate.add_argument("--print-roles", action="store_true", help="print the SQL that makes the roles, for a DBA")
+
+
+def _key_commands(keys: Any) -> None:
+    create = _command(keys, "create", run_create_key, "issue a key; it is printed once")
+    create.add_argument("--tenant", metavar="T", help="the tenant the key belongs to")
+    create.add_argument("--project", metavar="P", help="bind the key to one project (default: it spans all)")
+    create.add_argument("--kind", choices=["agent", "admin", "platform"], default="agent")
+    create.add_argument("--agent", metavar="NAME", help="the agent that will use it (required for kind agent)")
+    create.add_argument("--scopes", metavar="a,b", help="comma-separated (default: all that its kind may have)")
+    create.add_argument("--name", default="", help="a name for people")
+    create.add_argument("--expires", metavar="TIME", help="ISO 8601 with a zone, such as 2030-01-01T00:00:00Z")
+    for work in ("read", "write", "admin"):
+        create.add_argument(f"--limit-{work}", type=int, metavar="N", help=f"{work} requests a minute (0: no limit)")
+    _json(create)
+    listing = _command(keys, "list", run_list_keys, "list keys; secrets are stored nowhere")
+    listing.add_argument("--tenant", metavar="T", help="only this tenant's (default: all)")
+    _json(listing)
+    for name, run, text in (
+        ("rotate", run_rotate_key, "give a key a new secret; it is printed once"),
+        ("revoke", run_revoke_key, "make a key useless, at once and everywhere"),
+    ):
+        change = _command(keys, name, run, text)
+        change.add_argument("key_id", metavar="KEY_ID", help="the key's id, or the key itself")
+        change.add_argument("--tenant", metavar="T", help="the tenant it belongs to (default: look in all)")
+        if name == "rotate":
+            change.add_argument("--grace", type=int, default=0, metavar="S", help="seconds the old secret still works")
+        _json(change)
+
+
+def _group(commands: Any, name: str, text: str) -> Any:
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def _command(commands: Any, name: str, run: Handler, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=EPILOG
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_serve(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest serve`."""
+    from app.operations.supervisor import serve
+
+    serve(settings, with_worker=not options.no_worker, demo=options.demo, say=say)
+    return 0
+
+
+def run_worker(_options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest worker`."""
+    from app.operations.installation import database_of
+    from app.operations.supervisor import run_worker
+
+    with database_of(settings, say=say) as ready:
+        run_worker(ready)
+    return 0
+
+
+def run_migrate(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest migrate`."""
+    from app.db import migrations
+    from app.operations.installation import DATABASE, database_of, migrate
+
+    if options.print_roles:
+        print(migrations.dba_script(DATABASE))
+        return 0
+    with database_of(settings, say=say) as ready:
+        if options.downgrade:
+            migrations.downgrade(migrations.migration_conninfo(ready), options.downgrade)
+            say(f"the database is at migration {options.downgrade}")
+        else:
+            migrate(ready, revision=options.revision, say=say)
+    return 0
+
+
+def run_doctor(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest doctor`."""
+    from app.operations.doctor import examine
+    from app.operations.installation import database_of
+
+    with database_of(settings, say=say) as ready:
+        findings = examine(ready)
+    healthy = all(finding.ok for finding in findings)
+    if options.json:
+        checks = [{"check": f.check, "ok": f.ok, "found": f.found, "remedy": f.remedy} for f in findings]
+        print(json.dumps({"healthy": healthy, "checks": checks}, indent=2))
+        return 0 if healthy else 1
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.check}: {finding.found}")
+        if not finding.ok:
+            print(f"      -> {finding.remedy}")
+    print("everything is in order" if healthy else "something needs attention")
+    return 0 if healthy else 1
+
+
+def _administer(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    from app.operations.administration import with_database
+    from app.operations.installation import database_of, migrate
+
+    with database_of(settings, say=say) as ready:
+        if settings.embedded:
+            migrate(ready, say=lambda _: None)
+        return with_database(ready, work)
+
+
+def _show(options: argparse.Namespace, data: Any, line: str) -> int:
+    print(json.dumps(data, indent=2) if options.json else line)
+    return 0
+
+
+def run_create_tenant(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest tenants create`."""
+    from app.operations import administration as admin
+    from app.tenancy.schemas import TenantCreate
+
+    data = _convert({"tenant_id": options.id, "name": options.name}, TenantCreate)
+    made = _administer(settings, lambda db: admin.create_tenant(db, data))
+    return _show(options, made, f"tenant {options.id} {'made' if made['created'] else 'was there already'}")
+
+
+def run_list_tenants(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest tenants list`."""
+    from app.operations import administration as admin
+
+    found = _administer(settings, admin.tenant_ids)
+    return _show(options, {"tenants": [{"tenant_id": name} for name in found]}, "\n".join(found))
+
+
+def run_create_project(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest projects create`."""
+    from app.operations import administration as admin
+    from app.tenancy.schemas import ProjectCreate
+
+    body = {"tenant_id": options.tenant, "project_id": options.id, "name": options.name}
+    data = _convert(body, ProjectCreate)
+    made = _administer(settings, lambda db: admin.create_project(db, data))
+    state = "made" if made["created"] else "was there already"
+    return _show(options, made, f"project {options.id} of tenant {options.tenant} {state}")
+
+
+def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest keys create`."""
+    from app.operations import administration as admin
+    from app.operations.installation import database_of
+    from app.tenancy.schemas import KeyCreate
+
+    if options.kind == "platform":
+        with database_of(settings, say=say) as ready:
+            issued = admin.create_platform_key(ready)
+        return _show(options, issued, issued["key"])
+    if options.tenant is None:
+        raise BadRequest("--tenant: name the tenant the key belongs to.")
+    limits = {work: getattr(options, f"limit_{work}") for work in ("read", "write", "admin")}
+    body: dict[str, Any] = {
+        "tenant_id": options.tenant,
+        "kind": options.kind,
+        "project_id": options.project,
+        "agent_id": options.agent,
+        "name": options.name,
+        "rate_limits": {work: limit for work, limit in limits.items() if limit is not None},
+    }
+    if options.scopes is not None:
+        body["scopes"] = [scope.strip() for scope in options.scopes.split(",") if scope.strip()]
+    if options.expires is not None:
+        body["expires_at"] = _moment(options.expires)
+    data = _convert(body, KeyCreate)
+    issued = _administer(settings, lambda db: admin.create_key(db, data))
+    return _show(options, issued, issued["key"])
+
+
+def run_list_keys(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest keys list`."""
+    from app.operations import administration as admin
+
+    found = _administer(settings, lambda db: admin.list_keys(db, options.tenant))
+    lines = [
+        f"{key['key_id']}  {key['tenant_id']}/{key['project_id'] or '*'}  {key['kind']}  {key['agent_id']}"
+        f"{'  revoked' if key['revoked_at'] else ''}"
+        for key in found
+    ]
+    return _show(options, {"keys": found}, "\n".join(lines))
+
+
+def run_rotate_key(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest keys rotate`."""
+    from app.operations import administration as admin
+
+    key_id = _key_id(options.key_id)
+    issued = _administer(settings, lambda db: admin.rotate_key(db, key_id, options.tenant, options.grace))
+    return _show(options, issued, issued["key"])
+
+
+def run_revoke_key(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest keys revoke`."""
+    from app.operations import administration as admin
+
+    key_id = _key_id(options.key_id)
+    revoked = _administer(settings, lambda db: admin.revoke_key(db, key_id, options.tenant))
+    return _show(options, revoked, f"key {key_id} is revoked")
+
+
+def _key_id(text: str) -> UUID:
+    match = re.match(r"pk_([0-9a-f]{32})_", text)
+    try:
+        return UUID(match[1] if match else text)
+    except ValueError as problem:
+        raise BadRequest("KEY_ID: neither a key's id nor a key.") from problem
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as problem:
+        raise BadRequest("--expires: not a time such as 2030-01-01T00:00:00Z.") from problem
+    if moment.tzinfo is None:
+        raise BadRequest("--expires: a time with a zone, such as 2030-01-01T00:00:00Z.")
+    return moment
+
+
+def _convert(body: dict[str, Any], kind: Any) -> Any:
+    import msgspec
+
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(str(problem)) from problem
+
+
+if __name__ == "__main__":
+    # `python -m app.cli` is how the supervisor starts its worker.
+    sys.exit(main())

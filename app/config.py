@@ -1,0 +1,169 @@
+"""One frozen Settings, read once from the environment; every variable is described where it is declared."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from app.errors import ConfigError
+
+TRUE_WORDS = {"1", "true", "yes", "on"}
+FALSE_WORDS = {"0", "false", "no", "off"}
+
+
+def _boolean(raw: str) -> bool:
+    word = raw.strip().lower()
+    if word in TRUE_WORDS:
+        return True
+    if word in FALSE_WORDS:
+        return False
+    raise ValueError("expected on or off")
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(raw: str) -> int:
+        number = int(raw)
+        if not low <= number <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _decimal(low: float, high: float) -> Callable[[str], float]:
+    def parse(raw: str) -> float:
+        number = float(raw)
+        if not low <= number <= high:
+            raise ValueError(f"expected a number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _level(raw: str) -> str:
+    level = raw.strip().lower()
+    if level not in {"debug", "info", "warning", "error"}:
+        raise ValueError("expected debug, info, warning or error")
+    return level
+
+
+def _secret(raw: str) -> str:
+    if len(raw) < 24 or not raw.isascii() or any(character.isspace() for character in raw):
+        raise ValueError("expected at least 24 ASCII characters without spaces")
+    return raw
+
+
+def _url(raw: str) -> str:
+    scheme, separator, rest = raw.partition("://")
+    if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
+        raise ValueError("expected postgresql://user:password@host:port/database")
+    # A SQLAlchemy style URL names its driver; libpq wants to see none.
+    return f"postgresql://{rest}"
+
+
+def _setting(variable: str, parse: Callable[[str], Any], default: Any, help_text: str) -> Any:
+    return field(default=default, metadata={"variable": variable, "parse": parse, "help": help_text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the environment says; see the configuration table of the README."""
+
+    database_url: str | None = _setting(
+        "DATABASE_URL",
+        _url,
+        None,
+        "Where the service connects, as palimpsest_app. Unset: the embedded PostgreSQL.",
+    )
+    database_migration_url: str | None = _setting(
+        "DATABASE_MIGRATION_URL",
+        _url,
+        None,
+        "Where migrations and the command line connect: as palimpsest_owner, or a role that may become it. "
+        "Unset: DATABASE_URL.",
+    )
+    database_direct_url: str | None = _setting(
+        "DATABASE_DIRECT_URL", _url, None, "Past a transaction-mode pooler, for LISTEN. Unset: DATABASE_URL."
+    )
+    prepared_statements: bool = _setting(
+        "PREPARED_STATEMENTS", _boolean, True, "Turn off behind a pooler that does not carry prepared statements."
+    )
+    pool_size: int = _setting(
+        "DATABASE_POOL_SIZE", _whole(1, 500), 8, "Connections of each process and kind (hot path; transactions)."
+    )
+    home: Path = _setting(
+        "PALIMPSEST_HOME",
+        lambda raw: Path(raw).expanduser().resolve(),
+        Path(".palimpsest"),
+        "Data of the embedded server.",
+    )
+    host: str = _setting("HOST", str, "127.0.0.1", "Address to listen on.")
+    port: int = _setting("PORT", _whole(1, 65535), 8000, "Port to listen on.")
+    web_processes: int = _setting("WEB_CONCURRENCY", _whole(1, 64), 1, "API processes that share the port.")
+    log_level: str = _setting("LOG_LEVEL", _level, "info", "debug, info, warning or error.")
+    rls_policy_strict: bool = _setting(
+        "RLS_POLICY_STRICT", _boolean, True, "Refuse to start when role or policies drifted; off: warn only."
+    )
+    platform_key: str | None = _setting(
+        "PLATFORM_KEY", _secret, None, "The key that makes tenants over HTTP. Unset: only one made on the command line."
+    )
+    cursor_secret: str | None = _setting(
+        "CURSOR_SECRET", _secret, None, "Signs page cursors. Unset: a secret kept in the database."
+    )
+    metrics_token: str | None = _setting(
+        "METRICS_TOKEN", _secret, None, "When set, /metrics wants it as a bearer token."
+    )
+    max_body_bytes: int = _setting(
+        "MAX_BODY_BYTES", _whole(1024, 256 * 1024 * 1024), 8 * 1024 * 1024, "Largest request body."
+    )
+    rate_limit_read: int = _setting(
+        "RATE_LIMIT_READ",
+        _whole(0, 10**9),
+        600_000,
+        "Reads a minute for each key, unless it carries its own; 0 = no limit.",
+    )
+    rate_limit_write: int = _setting(
+        "RATE_LIMIT_WRITE", _whole(0, 10**9), 120_000, "Writes a minute for each key; 0 = no limit."
+    )
+    rate_limit_admin: int = _setting(
+        "RATE_LIMIT_ADMIN", _whole(0, 10**9), 6_000, "Administrative calls a minute for each key; 0 = no limit."
+    )
+    worker_concurrency: int = _setting("WORKER_CONCURRENCY", _whole(1, 500), 10, "Jobs a worker runs at once.")
+    lease_seconds: float = _setting(
+        "LEASE_SECONDS", _decimal(0.5, 3600), 30.0, "How long a worker holds a job unheard."
+    )
+    poll_seconds: float = _setting(
+        "POLL_SECONDS", _decimal(0.05, 60), 1.0, "How often a worker looks when nobody wakes it."
+    )
+    drain_seconds: float = _setting(
+        "DRAIN_SECONDS", _decimal(0, 600), 25.0, "How long running work may finish at SIGTERM."
+    )
+    otlp_endpoint: str | None = _setting(
+        "OTEL_EXPORTER_OTLP_ENDPOINT", str, None, "Where traces go (OTLP over HTTP). Unset: no traces."
+    )
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the embedded PostgreSQL is in use."""
+        return self.database_url is None
+
+
+ENVIRONMENT_VARIABLES: tuple[str, ...] = tuple(item.metadata["variable"] for item in fields(Settings))
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings of this process; an unusable value is a ConfigError that names its variable."""
+    source = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for item in fields(Settings):
+        variable = item.metadata["variable"]
+        raw = source.get(variable, "")
+        if not raw.strip():
+            continue
+        try:
+            values[item.name] = item.metadata["parse"](raw)
+        except ValueError as problem:
+            raise ConfigError(f"{variable} cannot be used: {problem}.", details={"variable": variable}) from problem
+    values.setdefault("home", Path(".palimpsest").resolve())
+    return Settings(**values)

@@ -1,0 +1,242 @@
+"""Database: the two ways to reach PostgreSQL, and the visible unit of work.
+
+`tenant()` and `system()` open a transaction through SQLAlchemy Core: rollback by default, commit at the end.
+`call()` runs one statement on an autocommit connection, for the hot path: one round trip.
+`fetch()` sets the scope and runs one read in a single message, which PostgreSQL treats as one transaction.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import psycopg
+import structlog
+from psycopg import AsyncClientCursor, AsyncConnection
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from sqlalchemy import CursorResult, Executable, text
+from sqlalchemy.dialects.postgresql.psycopg import dialect as psycopg_dialect
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as EngineTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection as EngineConnection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.sql import ClauseElement
+
+from app.db.wakeups import Wakeups
+from app.errors import Unavailable
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+SET_SCOPE = text("SELECT set_scope(:tenant, :project, :agent, CAST(:gardens AS uuid[]), :reach)")
+SET_SCOPE_INLINE = "SELECT set_scope(%s, %s, %s, %s::uuid[], %s)"
+BUSY = "Every database connection is busy; try again shortly, or raise DATABASE_POOL_SIZE."
+GONE = "The database cannot be reached; try again shortly."
+
+Row = dict[str, Any]
+
+
+class Scoped(Protocol):
+    """Anything that knows whose rows it may touch."""
+
+    def arguments(self) -> tuple[str, str, str, list[str], str]: ...
+
+
+class Session:
+    """One open transaction; what `after_commit` was given runs once it is durable, and never otherwise."""
+
+    def __init__(self, connection: EngineConnection, wakeups: Wakeups) -> None:
+        self.connection = connection
+        self._wakeups = wakeups
+        self._after_commit: list[Callable[[], None]] = []
+
+    async def execute(self, statement: Executable, params: Any = None) -> CursorResult[Any]:
+        """Runs one statement of this transaction."""
+        return await self.connection.execute(statement, params)
+
+    async def rows(self, statement: Executable, params: Any = None) -> list[Row]:
+        """All rows of a statement, as dictionaries."""
+        return [dict(row) for row in (await self.execute(statement, params)).mappings()]
+
+    async def row(self, statement: Executable, params: Any = None) -> Row | None:
+        """The only row of a statement, or None."""
+        found = (await self.execute(statement, params)).mappings().one_or_none()
+        return None if found is None else dict(found)
+
+    def wake_workers(self) -> None:
+        """Asks for one wake-up of the workers after the commit."""
+        if self._wakeups.soon not in self._after_commit:
+            self._after_commit.append(self._wakeups.soon)
+
+    def committed(self) -> None:
+        """Called by the Database once the commit is durable."""
+        for callback in self._after_commit:
+            callback()
+
+
+class Database:
+    """Connections of one process as one role."""
+
+    def __init__(
+        self, conninfo: str, *, direct_conninfo: str | None = None, pool_size: int = 8, prepared: bool = True
+    ) -> None:
+        self.conninfo = conninfo
+        self._prepare_threshold = 5 if prepared else None
+        self.wakeups = Wakeups(self, direct_conninfo or conninfo)
+        self._engine: AsyncEngine = create_async_engine(
+            "postgresql+psycopg://",
+            async_creator=self._connect,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=10,
+            pool_reset_on_return="rollback",
+            hide_parameters=True,
+        )
+        self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
+            conninfo,
+            min_size=1,
+            max_size=pool_size,
+            open=False,
+            timeout=10,
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": 0 if prepared else None,
+                "application_name": "palimpsest",
+                "row_factory": dict_row,
+            },
+        )
+        self._dialect = psycopg_dialect()
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(
+            self.conninfo, prepare_threshold=self._prepare_threshold, application_name="palimpsest"
+        )
+
+    async def open(self) -> None:
+        """Opens the pools; fails with Unavailable when the database does not answer."""
+        try:
+            await self._pool.open(wait=True, timeout=10)
+        except PoolTimeout as problem:
+            await self._pool.close()
+            raise Unavailable(GONE) from problem
+
+    async def close(self) -> None:
+        """Gives every connection back to the server."""
+        await self.wakeups.close()
+        await self._pool.close()
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def tenant(self, who: Scoped) -> AsyncGenerator[Session]:
+        """A transaction in the scope of `who`: commits at the end, rolls back on any error."""
+        connection = await self._begin(who)
+        async with self._finishing(connection) as session:
+            yield session
+
+    @asynccontextmanager
+    async def system(self) -> AsyncGenerator[Session]:
+        """A transaction without a scope: tenant tables look empty, only definer functions reach across."""
+        connection = await self._begin(None)
+        async with self._finishing(connection) as session:
+            yield session
+
+    async def _begin(self, who: Scoped | None) -> EngineConnection:
+        # A pooled connection may have died with a server restart. Nothing has happened yet, so try a fresh one once.
+        for attempt in (1, 2):
+            connection = self._engine.connect()
+            try:
+                await connection.start()
+                if who is not None:
+                    names = ("tenant", "project", "agent", "gardens", "reach")
+                    await connection.execute(SET_SCOPE, dict(zip(names, who.arguments(), strict=True)))
+                return connection
+            except EngineTimeout as problem:
+                raise Unavailable(BUSY) from problem
+            except (DBAPIError, psycopg.OperationalError) as problem:
+                await connection.close()
+                if attempt == 2 or not _is_disconnect(problem):
+                    raise _as_unavailable(problem) from problem
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def _finishing(self, connection: EngineConnection) -> AsyncGenerator[Session]:
+        session = Session(connection, self.wakeups)
+        try:
+            try:
+                yield session
+                await connection.commit()
+            except DBAPIError as problem:
+                if problem.connection_invalidated or _is_disconnect(problem):
+                    raise Unavailable(GONE) from problem
+                raise
+        finally:
+            # Shielded: a cancelled request must still hand its connection back clean.
+            await asyncio.shield(connection.close())
+        session.committed()
+
+    @asynccontextmanager
+    async def autocommit(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        """A plain driver connection from the hot pool, in autocommit."""
+        try:
+            async with self._pool.connection() as connection:
+                yield connection
+        except PoolTimeout as problem:
+            raise Unavailable(BUSY if await self.alive() else GONE) from problem
+
+    async def call(self, query: str, params: Sequence[Any] = ()) -> list[Row]:
+        """Runs one statement on the hot path; a connection that had died is replaced once."""
+        return await self._retried(lambda connection: _run(connection, query, params))
+
+    async def fetch(self, who: Scoped, statement: ClauseElement) -> list[Row]:
+        """One read in the scope of `who`, in one round trip."""
+        compiled = statement.compile(dialect=self._dialect, compile_kwargs={"render_postcompile": True})
+        query = f"{SET_SCOPE_INLINE}; ".encode()
+        body, values = str(compiled), compiled.params
+
+        async def read(connection: AsyncConnection[Any]) -> list[Row]:
+            async with AsyncClientCursor(connection, row_factory=dict_row) as cursor:
+                scope = cursor.mogrify(query, who.arguments())
+                await cursor.execute((scope + cursor.mogrify(body.encode(), values)).encode())
+                cursor.nextset()
+                return await cursor.fetchall()
+
+        return await self._retried(read)
+
+    async def _retried(self, run: Callable[[AsyncConnection[Any]], Any]) -> list[Row]:
+        for attempt in (1, 2):
+            try:
+                async with self.autocommit() as connection:
+                    return await run(connection)
+            except psycopg.OperationalError as problem:
+                if not _is_disconnect(problem):
+                    raise
+                if attempt == 2:
+                    raise Unavailable(GONE) from problem
+                await self._pool.check()
+        raise AssertionError("unreachable")
+
+    async def alive(self) -> bool:
+        """Whether the server answers a new connection right now."""
+        try:
+            async with await psycopg.AsyncConnection.connect(self.conninfo, connect_timeout=2, autocommit=True):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+
+async def _run(connection: AsyncConnection[Any], query: str, params: Sequence[Any]) -> list[Row]:
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(query.encode(), params)
+        return await cursor.fetchall()
+
+
+def _is_disconnect(problem: BaseException) -> bool:
+    cause = problem.orig if isinstance(problem, DBAPIError) else problem
+    if not isinstance(cause, psycopg.OperationalError):
+        return False
+    # 57P0x: the server shuts down or starts up; 08xxx and no state at all: the connection itself broke.
+    return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P0"))
+
+
+def _as_unavailable(problem: Exception) -> Exception:
+    return Unavailable(GONE) if _is_disconnect(problem) else problem

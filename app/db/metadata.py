@@ -1,0 +1,13 @@
+"""The one MetaData that all rooms' tables join, so that Alembic and the catalogue check see every table."""
+
+from sqlalchemy import MetaData
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+        "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+    }
+)

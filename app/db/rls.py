@@ -1,0 +1,45 @@
+"""Row-level security: the canonical policies, how a migration creates them, and what the catalogue must show.
+
+Every rule is written exactly as PostgreSQL prints it back, so that the check at start can compare text with text.
+A rule's text is frozen once a migration has used it: a change is a rule of a new name.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+APP_ROLE = "palimpsest_app"
+OWNER_ROLE = "palimpsest_owner"
+
+# A scalar subquery is evaluated once a query, not once a row; unset and '' both mean no rows.
+_TENANT = """(tenant_id = ( SELECT NULLIF(current_setting('app.tenant_id'::text, true), ''::text) AS "nullif"))"""
+_PROJECT = """(project_id = ( SELECT NULLIF(current_setting('app.project_id'::text, true), ''::text) AS "nullif"))"""
+_REACH = "(( SELECT current_setting('app.reach'::text, true) AS current_setting) = 'cross_project'::text)"
+
+
+class Rule(StrEnum):
+    """Which rows of a table the app role sees and may write."""
+
+    TENANT = "tenant"
+    """The tenant's own rows."""
+    PROJECT = "project"
+    """The tenant's own rows in the current project."""
+    REACH = "reach"
+    """As PROJECT; with reach cross_project the rows of all its projects, and those that belong to none."""
+
+
+EXPRESSIONS: dict[Rule, str] = {
+    Rule.TENANT: _TENANT,
+    Rule.PROJECT: f"({_TENANT} AND {_PROJECT})",
+    Rule.REACH: f"({_TENANT} AND ({_PROJECT} OR {_REACH}))",
+}
+
+
+def enable_tenant_rls(execute: Callable[[str], object], table: str, *, rule: Rule, grants: str) -> None:
+    """Turns row-level security on for a tenant table: forced, one policy for each role, and the app's grants."""
+    execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+    expression = EXPRESSIONS[rule]
+    execute(f"CREATE POLICY {table}_app ON {table} TO {APP_ROLE} USING {expression} WITH CHECK {expression}")
+    # Under FORCE the owner is subject to policies too: migrations and definer functions need this one.
+    execute(f"CREATE POLICY {table}_owner ON {table} TO {OWNER_ROLE} USING (true)")
+    execute(f"GRANT {grants} ON {table} TO {APP_ROLE}")

@@ -1,0 +1,1 @@
+"""The queue: enqueue in the writer's transaction, lease fairly between tenants, end every job exactly once."""

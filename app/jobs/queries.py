@@ -1,0 +1,139 @@
+"""All SQL of the queue."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, delete, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from app.db.database import Session
+from app.errors import Conflict
+from app.jobs.tables import jobs
+from app.web.queries import hot_query
+
+COLUMNS = (
+    "job_id", "project_id", "kind", "status", "priority", "attempts", "max_attempts", "created_by", "last_error",
+    "created_at", "available_at", "started_at", "finished_at",
+)  # fmt: skip
+
+# Read one job: authenticates, sets the scope and answers in one call.
+READ_JOB = hot_query("read_job", arguments=1, columns=", ".join(f"r.{name}" for name in COLUMNS))
+
+# Lease due jobs, fairly between tenants.
+LEASE = "SELECT * FROM lease_jobs(%s, %s, %s, make_interval(secs => %s), %s)"
+
+# Extend every lease this worker holds; answers which those are.
+RENEW = "SELECT * FROM renew_leases(%s, make_interval(secs => %s))"
+
+# Return what was leased by workers that stopped answering.
+REAP = "SELECT * FROM reap_leases(%s)"
+
+# End one job, if the lease is still held.
+FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s, %s) AS held"
+
+# Give maintenance to tenants that need it.
+SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s, %s)"
+
+_shown = [jobs.c[name] for name in COLUMNS]
+
+
+async def insert_jobs(session: Session, *, rows: list[dict[str, Any]]) -> list[str]:
+    """Enqueues; a job whose dedupe_key is open already is left out of the answer."""
+    statement = insert(jobs).values(rows).on_conflict_do_nothing().returning(jobs.c.job_id)
+    return [row["job_id"] for row in await session.rows(statement)]
+
+
+async def find_open_job(session: Session, *, tenant_id: str, kind: str, dedupe_key: str) -> str | None:
+    """The id of the open job with this dedupe key."""
+    row = await session.row(
+        select(jobs.c.job_id).where(
+            jobs.c.tenant_id == tenant_id,
+            jobs.c.kind == kind,
+            jobs.c.dedupe_key == dedupe_key,
+            jobs.c.status.in_(["pending", "leased"]),
+        )
+    )
+    return None if row is None else row["job_id"]
+
+
+def select_jobs(
+    *, tenant_id: str, kind: str | None, status: str | None, after: tuple[datetime, str] | None, limit: int
+) -> Any:
+    """Jobs of the caller's scope, newest first."""
+    c = jobs.c
+    conditions = [c.tenant_id == tenant_id]
+    if kind is not None:
+        conditions.append(c.kind == kind)
+    if status is not None:
+        conditions.append(c.status == status)
+    if after is not None:
+        conditions.append(tuple_(c.created_at, c.job_id) < tuple_(*after))
+    return select(*_shown).where(and_(*conditions)).order_by(c.created_at.desc(), c.job_id.desc()).limit(limit)
+
+
+async def lock_job(session: Session, *, tenant_id: str, job_id: str) -> dict[str, Any] | None:
+    """One job, locked until the transaction ends."""
+    return await session.row(
+        select(*_shown, jobs.c.agent_id).where(jobs.c.tenant_id == tenant_id, jobs.c.job_id == job_id).with_for_update()
+    )
+
+
+async def cancel_job(session: Session, *, tenant_id: str, job_id: str, now: datetime) -> dict[str, Any] | None:
+    """Cancels an open job; the worker that may hold it can no longer end it, nor commit its effect."""
+    return await session.row(
+        update(jobs)
+        .where(jobs.c.tenant_id == tenant_id, jobs.c.job_id == job_id, jobs.c.status.in_(["pending", "leased"]))
+        .values(status="cancelled", lease_owner=None, lease_expires_at=None, finished_at=now)
+        .returning(*_shown)
+    )
+
+
+async def retry_job(session: Session, *, tenant_id: str, job_id: str, now: datetime) -> dict[str, Any] | None:
+    """Puts an ended job back with a fresh count of attempts."""
+    try:
+        return await session.row(
+            update(jobs)
+            .where(
+                jobs.c.tenant_id == tenant_id,
+                jobs.c.job_id == job_id,
+                jobs.c.status.in_(["failed", "dead", "cancelled"]),
+            )
+            .values(status="pending", attempts=0, available_at=now, finished_at=None, started_at=None)
+            .returning(*_shown)
+        )
+    except IntegrityError as problem:
+        raise Conflict("Another job for the same work is open already.", code="job_already_open") from problem
+
+
+async def complete_job(
+    session: Session, *, tenant_id: str, job_id: str, worker: str, attempt: int, now: datetime
+) -> bool:
+    """Completes a job inside the transaction of its effect; False when the lease is no longer held."""
+    result = await session.execute(
+        update(jobs)
+        .where(
+            jobs.c.tenant_id == tenant_id,
+            jobs.c.job_id == job_id,
+            jobs.c.status == "leased",
+            jobs.c.lease_owner == worker,
+            jobs.c.attempts == attempt,
+        )
+        .values(status="completed", lease_owner=None, lease_expires_at=None, last_error=None, finished_at=now)
+    )
+    return result.rowcount == 1
+
+
+async def delete_finished(session: Session, *, tenant_id: str, before: datetime, limit: int) -> int:
+    """Removes jobs that ended long ago; the dead stay until somebody has looked."""
+    ids = (
+        select(jobs.c.job_id)
+        .where(
+            jobs.c.tenant_id == tenant_id,
+            jobs.c.finished_at < before,
+            or_(jobs.c.status == "completed", jobs.c.status == "cancelled"),
+        )
+        .limit(limit)
+    )
+    result = await session.execute(delete(jobs).where(jobs.c.tenant_id == tenant_id, jobs.c.job_id.in_(ids)))
+    return result.rowcount

@@ -1,0 +1,62 @@
+"""Enqueueing: a job is written in the transaction that makes it necessary."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from app.db.database import Session
+from app.db.scope import Scope
+from app.jobs import queries
+from app.web.auth import new_id
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Work to be done later."""
+
+    kind: str
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
+    dedupe_key: str | None = None
+    """While a job of this kind with this key is open, another is not made."""
+    priority: int = 0
+    max_attempts: int = 5
+    available_at: datetime | None = None
+
+
+async def enqueue(session: Session, who: Scope, *, job: NewJob) -> str:
+    """Enqueues one job and answers its id, or the id of the open job that stands for it."""
+    made = await enqueue_all(session, who, jobs=[job])
+    if made:
+        return made[0]
+    assert job.dedupe_key is not None
+    open_job = await queries.find_open_job(session, tenant_id=who.tenant_id, kind=job.kind, dedupe_key=job.dedupe_key)
+    # It may have ended between the two statements; then ours can be made.
+    return open_job or await enqueue(session, who, job=job)
+
+
+async def enqueue_all(session: Session, who: Scope, *, jobs: Sequence[NewJob]) -> list[str]:
+    """Enqueues several jobs in one statement; those that were open already are left out of the answer."""
+    if not jobs:
+        return []
+    now = datetime.now(UTC)
+    created_by = getattr(who, "key_id", "service")
+    rows = [
+        {
+            "tenant_id": who.tenant_id,
+            "job_id": new_id(),
+            "project_id": who.project_id,
+            "agent_id": who.agent_id,
+            "kind": job.kind,
+            "payload": job.payload,
+            "priority": job.priority,
+            "dedupe_key": job.dedupe_key,
+            "available_at": job.available_at or now,
+            "max_attempts": job.max_attempts,
+            "created_by": created_by,
+            "created_at": now,
+        }
+        for job in jobs
+    ]
+    session.wake_workers()
+    return await queries.insert_jobs(session, rows=rows)

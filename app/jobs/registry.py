@@ -1,0 +1,97 @@
+"""Handlers by kind of job, with how each kind is retried."""
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from app.db.database import Database, Session
+from app.db.scope import CROSS_PROJECT, Scope
+from app.jobs import queries
+
+DEFAULT_BACKOFF = (2.0, 10.0, 60.0, 300.0, 900.0)
+
+
+class PermanentFailure(Exception):
+    """Trying again cannot help: the job fails at once."""
+
+
+class LeaseLost(Exception):
+    """Somebody else has the job now, or it was cancelled: what this attempt did is rolled back."""
+
+
+class Job:
+    """One attempt at one job, in its own tenant's scope."""
+
+    def __init__(self, db: Database, worker: str, row: dict[str, Any]) -> None:
+        self.db = db
+        self.worker = worker
+        self.job_id = str(row["job_id"])
+        self.kind: str = row["kind"]
+        self.payload: dict[str, Any] = row["payload"]
+        self.attempt: int = row["attempts"]
+        self.max_attempts: int = row["max_attempts"]
+        self.waited: float = row["waited"].total_seconds()
+        self.scope = Scope(
+            tenant_id=row["tenant_id"],
+            project_id=row["project_id"],
+            agent_id=row["agent_id"],
+            reach="" if row["project_id"] else CROSS_PROJECT,
+        )
+        self.ended = False
+
+    @asynccontextmanager
+    async def finishing(self) -> AsyncGenerator[Session]:
+        """The transaction of the job's effect, which also completes it: both happen, or neither does."""
+        async with self.db.tenant(self.scope) as session:
+            yield session
+            held = await queries.complete_job(
+                session,
+                tenant_id=self.scope.tenant_id,
+                job_id=self.job_id,
+                worker=self.worker,
+                attempt=self.attempt,
+                now=datetime.now(UTC),
+            )
+            if not held:
+                raise LeaseLost
+        self.ended = True
+
+
+Handler = Callable[[Job], Awaitable[None]]
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler and its way of retrying."""
+
+    handler: Handler
+    backoff: tuple[float, ...] = DEFAULT_BACKOFF
+
+    def delay(self, attempt: int) -> float:
+        """Seconds until the next attempt, with a fifth of jitter so that failures do not march in step."""
+        base = self.backoff[min(attempt, len(self.backoff)) - 1]
+        return base * random.uniform(0.8, 1.2)  # noqa: S311
+
+
+class Registry:
+    """Which handler does which kind."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Registered] = {}
+
+    def register(self, kind: str, handler: Handler, *, backoff: tuple[float, ...] = DEFAULT_BACKOFF) -> None:
+        """Adds the handler of a kind; a kind has one."""
+        if kind in self._handlers:
+            raise ValueError(f"two handlers for jobs of kind {kind}")
+        self._handlers[kind] = Registered(handler=handler, backoff=backoff)
+
+    def __getitem__(self, kind: str) -> Registered:
+        return self._handlers[kind]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds this process can do: it leases no others."""
+        return sorted(self._handlers)

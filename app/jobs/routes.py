@@ -1,0 +1,87 @@
+"""HTTP of the queue."""
+
+from typing import Annotated
+from uuid import UUID
+
+from litestar import Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter, SkipValidation
+
+from app.db.database import Database
+from app.jobs import service
+from app.jobs.schemas import JobList, JobRead, Status
+from app.web.auth import Access, Authenticator, Credentials, Principal, require_project
+from app.web.cursors import CursorSigner
+from app.web.pages import Page
+from app.web.rate_limits import RateLimiter
+from app.web.requests import ApiRequest, Cursor, Limit, admit
+
+READERS = ("notes:read", "facts:read", "graph:read", "admin")
+WRITERS = ("notes:write", "facts:write", "graph:write", "admin")
+READ = Access(work="read", scopes=READERS, project=False)
+READ_HOT = Access(work="read", scopes=READERS, project=False, hot=True)
+CHANGE = Access(work="write", scopes=WRITERS, project=False)
+
+
+def _bounded(who: Principal) -> None:
+    # An administrator's unbound key reaches all projects; an agent has to say where it stands.
+    if not who.is_admin:
+        require_project(who)
+
+
+@get("/jobs", opt={"access": READ}, summary="List jobs", tags=["jobs"])
+async def list_jobs(
+    db: NamedDependency[SkipValidation[Database]],
+    who: NamedDependency[SkipValidation[Principal]],
+    cursors: NamedDependency[SkipValidation[CursorSigner]],
+    kind: Annotated[str | None, QueryParameter(max_length=63, description="Only jobs of this kind.")] = None,
+    status: Annotated[Status | None, QueryParameter(description="Only jobs in this state.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> JobList:
+    """Jobs in the project, newest first; a key bound to no project and of kind admin sees those of all projects."""
+    _bounded(who)
+    page = Page(cursors, who, "jobs", limit=limit, cursor=cursor, kind=kind, status=status)
+    return await service.list_jobs(db, who, kind=kind, status=status, page=page)
+
+
+@get("/jobs/{job_id:uuid}", opt={"access": READ_HOT}, summary="Follow one job", tags=["jobs"])
+async def get_job(
+    request: ApiRequest,
+    authenticator: NamedDependency[SkipValidation[Authenticator]],
+    limiter: NamedDependency[SkipValidation[RateLimiter]],
+    job_id: FromPath[UUID],
+) -> JobRead:
+    """One job: whether it waits, runs, or how it ended. One round trip to the database, authentication included."""
+    credentials: Credentials = request.scope["state"]["credentials"]
+    who, job = await service.read_job(authenticator, credentials, job_id=job_id)
+    await admit(request, READ_HOT, who, limiter)
+    _bounded(who)
+    if job is None:
+        raise service.job_not_found()
+    return job
+
+
+@post("/jobs/{job_id:uuid}/cancel", opt={"access": CHANGE}, status_code=200, summary="Cancel a job", tags=["jobs"])
+async def cancel_job(
+    db: NamedDependency[SkipValidation[Database]],
+    who: NamedDependency[SkipValidation[Principal]],
+    job_id: FromPath[UUID],
+) -> JobRead:
+    """Cancels a pending or running job; what a running attempt has done is rolled back. 409 once it has ended."""
+    _bounded(who)
+    return await service.cancel_job(db, who, job_id=job_id)
+
+
+@post("/jobs/{job_id:uuid}/retry", opt={"access": CHANGE}, status_code=200, summary="Retry a job", tags=["jobs"])
+async def retry_job(
+    db: NamedDependency[SkipValidation[Database]],
+    who: NamedDependency[SkipValidation[Principal]],
+    job_id: FromPath[UUID],
+) -> JobRead:
+    """Puts a failed, dead or cancelled job back into the queue with a fresh count of attempts. 409 otherwise."""
+    _bounded(who)
+    return await service.retry_job(db, who, job_id=job_id)
+
+
+router = Router(path="/", route_handlers=[list_jobs, get_job, cancel_job, retry_job])

@@ -1,0 +1,34 @@
+"""Jobs on the wire. The payload is never shown: it may hold content the caller could not read."""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+Status = Literal["pending", "leased", "completed", "failed", "dead", "cancelled"]
+
+
+class JobRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A job: work that was accepted and can be followed to its end."""
+
+    job_id: UUID
+    project_id: str | None
+    kind: str
+    status: Status
+    priority: int
+    attempts: int
+    max_attempts: int
+    created_by: str
+    last_error: str | None
+    created_at: datetime
+    available_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs, newest first."""
+
+    jobs: list[JobRead]
+    next_cursor: str | None

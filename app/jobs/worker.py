@@ -1,0 +1,205 @@
+"""The worker loop: lease, run, heartbeat, end. A worker killed at any line loses nothing and doubles nothing."""
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from app.config import Settings
+from app.db.database import Database
+from app.errors import AppError, Unavailable
+from app.jobs import queries
+from app.jobs.registry import Job, LeaseLost, PermanentFailure, Registry
+from app.telemetry.logs import describe_failure
+from app.telemetry.metrics import JOB_SECONDS, JOB_WAIT_SECONDS, JOBS
+from app.telemetry.traces import span
+from app.web.upkeep import idle_slot
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+LEASE_AT_ONCE = 10
+MAX_ERROR = 1000
+SCHEDULE_SECONDS = 60.0
+KEEP_FINISHED = timedelta(days=7)
+OUTAGE_PAUSE = 1.0
+
+
+class Worker:
+    """One process's share of the queue."""
+
+    def __init__(self, db: Database, registry: Registry, settings: Settings) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._db = db
+        self._registry = registry
+        self._settings = settings
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._last_tenant = ""
+
+    def stop(self) -> None:
+        """Leases no more; `run` returns once what runs has ended, or the drain time is over."""
+        self._stopping.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Works until stopped."""
+        log.info("worker_started", worker=self.name, kinds=self._registry.kinds)
+        helpers = [
+            asyncio.create_task(self._db.wakeups.listen(self._wake.set)),
+            asyncio.create_task(self._every(self._settings.lease_seconds / 3, self._renew)),
+            asyncio.create_task(self._every(max(0.5, min(5.0, self._settings.lease_seconds / 2)), self._reap)),
+            asyncio.create_task(self._every(SCHEDULE_SECONDS, self._schedule)),
+        ]
+        try:
+            while not self._stopping.is_set():
+                await self._turn()
+            await self._drain()
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            log.info("worker_stopped", worker=self.name)
+
+    async def _turn(self) -> None:
+        self._wake.clear()
+        free = self._settings.worker_concurrency - len(self._running)
+        leased = 0
+        if free > 0:
+            try:
+                leased = await self._lease(min(free, LEASE_AT_ONCE))
+            except (psycopg.Error, Unavailable) as problem:
+                log.warning("lease_failed", error=type(problem).__name__)
+                await self._pause(OUTAGE_PAUSE)
+                return
+        # A full lease means there is more; otherwise sleep until woken, a job ends, or it is time to look again.
+        if leased == 0 or len(self._running) >= self._settings.worker_concurrency:
+            await self._pause(self._settings.poll_seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _lease(self, limit: int) -> int:
+        arguments = (self.name, self._registry.kinds, limit, self._settings.lease_seconds, self._last_tenant)
+        rows = await self._db.call(queries.LEASE, arguments)
+        for row in rows:
+            job = Job(self._db, self.name, row)
+            self._last_tenant = job.scope.tenant_id
+            self._running[job.job_id] = asyncio.create_task(self._attempt(job))
+        return len(rows)
+
+    async def _attempt(self, job: Job) -> None:
+        started = time.perf_counter()
+        outcome = "failed"
+        try:
+            JOB_WAIT_SECONDS.labels(job.kind).observe(max(0.0, job.waited))
+            with span("job", kind=job.kind):
+                outcome = await self._run_handler(job)
+        except (psycopg.Error, AppError) as problem:
+            # The end could not be recorded: the lease runs out and somebody else takes the job.
+            log.warning("job_end_lost", job_id=job.job_id, kind=job.kind, error=type(problem).__name__)
+            outcome = "lost"
+        finally:
+            JOBS.labels(job.kind, outcome).inc()
+            JOB_SECONDS.labels(job.kind).observe(time.perf_counter() - started)
+            del self._running[job.job_id]
+            self._wake.set()
+
+    async def _run_handler(self, job: Job) -> str:
+        try:
+            await self._registry[job.kind].handler(job)
+            if not job.ended and not await self._finish(job, "completed"):
+                return "lease_lost"
+            return "completed"
+        except LeaseLost:
+            return "lease_lost"
+        except asyncio.CancelledError:
+            if self._stopping.is_set():
+                # Drained away: give it back as if it had never been leased.
+                await asyncio.shield(self._finish(job, "pending", available_at=datetime.now(UTC)))
+                return "returned"
+            return "lease_lost"
+        except PermanentFailure as problem:
+            await self._finish(job, "failed", error=str(problem))
+            return "failed"
+        except Exception as problem:  # noqa: BLE001 - the one place that must survive whatever a handler raises
+            return await self._failed(job, problem)
+
+    async def _failed(self, job: Job, problem: Exception) -> str:
+        log.warning("job_failed", job_id=job.job_id, kind=job.kind, attempt=job.attempt, **describe_failure(problem))
+        code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__
+        error = f"{code}: {problem}"
+        if job.attempt >= job.max_attempts:
+            await self._finish(job, "dead", error=error)
+            return "dead"
+        delay = self._registry[job.kind].delay(job.attempt)
+        await self._finish(job, "pending", error=error, available_at=datetime.now(UTC) + timedelta(seconds=delay))
+        return "retried"
+
+    async def _finish(
+        self, job: Job, status: str, *, error: str | None = None, available_at: datetime | None = None
+    ) -> bool:
+        message = None if error is None else error.replace("\0", "")[:MAX_ERROR]
+        (row,) = await self._db.call(
+            queries.FINISH,
+            (
+                job.scope.tenant_id,
+                job.scope.project_id,
+                UUID(job.job_id),
+                self.name,
+                job.attempt,
+                status,
+                message,
+                available_at,
+            ),
+        )
+        return row["held"]
+
+    async def _every(self, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await action()
+            except (psycopg.Error, Unavailable) as problem:
+                log.warning("worker_upkeep_failed", error=type(problem).__name__)
+            await asyncio.sleep(seconds)
+
+    async def _renew(self) -> None:
+        mine = list(self._running)
+        if not mine:
+            return
+        held = {
+            str(row["job_id"]) for row in await self._db.call(queries.RENEW, (self.name, self._settings.lease_seconds))
+        }
+        for job_id in mine:
+            # Gone from our hands: cancelled by a caller, or reaped after a stall. Its commit would be refused anyway.
+            if job_id not in held and (task := self._running.get(job_id)) is not None:
+                task.cancel()
+
+    async def _reap(self) -> None:
+        for row in await self._db.call(queries.REAP, (1000,)):
+            log.warning("lease_expired", job_id=str(row["job_id"]), status=row["status"])
+            self._wake.set()
+
+    async def _schedule(self) -> None:
+        now = datetime.now(UTC)
+        if await self._db.call(queries.SCHEDULE_MAINTENANCE, (now - KEEP_FINISHED, idle_slot(now))):
+            self._wake.set()
+
+    async def _drain(self) -> None:
+        if not self._running:
+            return
+        log.info("worker_draining", jobs=len(self._running))
+        tasks = list(self._running.values())
+        _, unfinished = await asyncio.wait(tasks, timeout=self._settings.drain_seconds)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

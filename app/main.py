@@ -1,0 +1,169 @@
+"""The composition root: puts settings, database, edge and rooms together into one ASGI application."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from litestar import Litestar, Router
+from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
+
+from app.config import Settings, read_settings
+from app.db.catalogue import find_drift
+from app.db.database import Database
+from app.db.migrations import head_revision
+from app.db.schema import load_metadata
+from app.errors import ConfigError, StartupError
+from app.jobs.registry import Registry
+from app.jobs.routes import router as jobs_router
+from app.jobs.tasks import maintain
+from app.telemetry.logs import configure_logs
+from app.telemetry.traces import configure_traces
+from app.tenancy.keys import KeyUsage
+from app.tenancy.routes import router as tenancy_router
+from app.web import queries as web_queries
+from app.web.auth import Access, Authenticator
+from app.web.cursors import CursorSigner
+from app.web.edge import Edge
+from app.web.envelope import handle_error
+from app.web.health import ReadinessCheck
+from app.web.health import router as health_router
+from app.web.rate_limits import RateLimiter
+from app.web.reference import openapi_config
+from app.web.requests import ApiRequest, guard, provide_once, provide_who
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+def open_database(settings: Settings) -> Database:
+    """The database as the service sees it; not connected yet."""
+    if settings.database_url is None:
+        raise ConfigError("Set DATABASE_URL, or use `palimpsest serve`, which starts the embedded server.")
+    return Database(
+        settings.database_url,
+        direct_conninfo=settings.database_direct_url,
+        pool_size=settings.pool_size,
+        prepared=settings.prepared_statements,
+    )
+
+
+def build_registry() -> Registry:
+    """The handlers of every kind of job."""
+    registry = Registry()
+    registry.register("maintenance", maintain)
+    return registry
+
+
+async def check_policies(db: Database, *, strict: bool) -> None:
+    """Refuses to go on when role or policies are not exactly what they must be; warns only when not strict."""
+    async with db.autocommit() as connection:
+        drift = await find_drift(connection, load_metadata())
+    if not drift:
+        return
+    if strict:
+        raise StartupError(
+            "The database does not enforce isolation as this version needs it:\n"
+            + "\n".join(f"  - {line}" for line in drift)
+            + "\nPut it right, or set RLS_POLICY_STRICT=off to start with a warning only.",
+            code="policy_drift",
+            details={"drift": drift},
+        )
+    log.warning("policy_drift", drift=drift)
+
+
+class CursorSecret(CursorSigner):
+    """A signer whose secret arrives when the application starts."""
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+
+    def load(self, secret: bytes) -> None:
+        self._secret = secret
+
+
+def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
+    """The application, ready to be wrapped by the Edge."""
+    load_metadata()
+    database = db or open_database(settings)
+    authenticator = Authenticator(database, settings.platform_key)
+    limiter = RateLimiter(database, settings)
+    usage = KeyUsage(database)
+    cursors = CursorSecret()
+    readiness = ReadinessCheck(database, head=head_revision(), strict=settings.rls_policy_strict)
+
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncGenerator[None]:
+        await database.open()
+        await check_policies(database, strict=settings.rls_policy_strict)
+        cursors.load(await _cursor_secret(database, settings))
+        flushing = asyncio.create_task(usage.run())
+        try:
+            yield
+        finally:
+            flushing.cancel()
+            await usage.flush()
+            await database.close()
+
+    values: dict[str, Any] = {
+        "db": database,
+        "authenticator": authenticator,
+        "limiter": limiter,
+        "cursors": cursors,
+        "readiness": readiness,
+        "metrics_token": settings.metrics_token,
+    }
+    api = Router(
+        path="/v1",
+        route_handlers=[tenancy_router, jobs_router],
+        guards=[guard(authenticator, limiter, usage.note)],
+        dependencies={
+            "who": Provide(provide_who, sync_to_thread=False),
+            "once": Provide(provide_once),
+        },
+    )
+    app = Litestar(
+        route_handlers=[api, health_router],
+        dependencies={name: Provide(_always(value), sync_to_thread=False) for name, value in values.items()},
+        exception_handlers={Exception: handle_error},
+        request_class=ApiRequest,
+        request_max_body_size=settings.max_body_bytes,
+        lifespan=[lifespan],
+        openapi_config=openapi_config(),
+        logging_config=None,
+        debug=False,
+    )
+    _check_access_declared(app)
+    return app
+
+
+def _always(value: Any) -> Any:
+    def provide() -> Any:
+        return value
+
+    return provide
+
+
+async def _cursor_secret(db: Database, settings: Settings) -> bytes:
+    if settings.cursor_secret is not None:
+        return settings.cursor_secret.encode()
+    (row,) = await db.call(web_queries.CURSOR_SECRET)
+    return row["secret"]
+
+
+def _check_access_declared(app: Litestar) -> None:
+    """Every route under /v1 says who may use it; one that does not is a mistake that must not start."""
+    for route in app.routes:
+        for handler in getattr(route, "route_handlers", ()):
+            guarded = route.path.startswith("/v1") and isinstance(handler, HTTPRouteHandler)
+            if guarded and handler.http_methods != {"OPTIONS"} and not isinstance(handler.opt.get("access"), Access):
+                raise StartupError(f"{route.path} declares no access")
+
+
+def asgi() -> Edge:
+    """What the server process loads."""
+    settings = read_settings()
+    configure_logs(settings.log_level)
+    configure_traces(settings.otlp_endpoint, service="palimpsest-api")
+    return Edge(create_app(settings))

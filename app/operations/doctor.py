@@ -1,0 +1,143 @@
+"""The doctor: looks at everything an installation depends on, and says what to do about what it finds."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+import psycopg
+
+from app.config import Settings
+from app.db.catalogue import find_drift
+from app.db.migrations import head_revision
+from app.db.rls import APP_ROLE
+from app.db.schema import load_metadata
+from app.errors import ConfigError
+
+MINIMUM_SERVER = 160000
+MINIMUM_VECTOR = (0, 8)
+CLOCK_SECONDS = 5.0
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    check: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+Check = Callable[[psycopg.AsyncConnection[Any]], Awaitable[Finding]]
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All findings, in the order a person would put them right."""
+    return asyncio.run(_examine(settings))
+
+
+async def _examine(settings: Settings) -> list[Finding]:
+    if settings.database_url is None:
+        raise ConfigError("DATABASE_URL is not set.")
+    try:
+        connection = await psycopg.AsyncConnection.connect(
+            settings.database_url, connect_timeout=5, autocommit=True, prepare_threshold=None
+        )
+    except psycopg.OperationalError as problem:
+        reason = str(problem).strip().splitlines()[-1]
+        return [
+            Finding(
+                check="connection",
+                ok=False,
+                found=reason,
+                remedy=f"check DATABASE_URL: host, port, database, and the password of {APP_ROLE}",
+            )
+        ]
+    async with connection:
+        checks: list[Check] = [_version, _extension, _role, _migration, _policies, _clock]
+        return [await check(connection) for check in checks] + [_embedding()]
+
+
+async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
+    row = await (await connection.execute(query.encode())).fetchone()
+    return None if row is None else row[0]
+
+
+async def _version(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    version = await _value(connection, "SHOW server_version")
+    return Finding(
+        check="database version",
+        ok=connection.info.server_version >= MINIMUM_SERVER,
+        found=f"PostgreSQL {version}",
+        remedy="upgrade to PostgreSQL 16 or newer",
+    )
+
+
+async def _extension(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    version = await _value(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    numbers = tuple(int(part) for part in (version or "0").split(".")[:2])
+    return Finding(
+        check="extension pgvector",
+        ok=numbers >= MINIMUM_VECTOR,
+        found=version or "not installed in this database",
+        remedy="install pgvector 0.8 or newer and run CREATE EXTENSION vector (or ALTER EXTENSION vector UPDATE)",
+    )
+
+
+async def _role(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    name = await _value(connection, "SELECT current_user")
+    return Finding(
+        check="role",
+        ok=name == APP_ROLE,
+        found=name,
+        remedy=f"let DATABASE_URL name {APP_ROLE}; palimpsest migrate creates it",
+    )
+
+
+async def _migration(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    head = head_revision()
+    try:
+        found = await _value(connection, "SELECT version_num FROM alembic_version")
+    except psycopg.errors.UndefinedTable:
+        found = None
+    except psycopg.errors.InsufficientPrivilege:
+        found = "unreadable"
+    return Finding(
+        check="migrations",
+        ok=found == head,
+        found=f"at {found or 'none'}, newest is {head}",
+        remedy="run palimpsest migrate with DATABASE_MIGRATION_URL set",
+    )
+
+
+async def _policies(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    drift = await find_drift(connection, load_metadata())
+    return Finding(
+        check="role and policies",
+        ok=not drift,
+        found="; ".join(drift) or "exactly as this version needs them",
+        remedy="undo what was changed, or run palimpsest migrate",
+    )
+
+
+async def _clock(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    theirs: datetime = await _value(connection, "SELECT clock_timestamp()")
+    skew = abs((theirs - datetime.now(UTC)).total_seconds())
+    return Finding(
+        check="clock",
+        ok=skew <= CLOCK_SECONDS,
+        found=f"{skew:.1f} s apart from the database's",
+        remedy="synchronise both machines' clocks (NTP)",
+    )
+
+
+def _embedding() -> Finding:
+    # No embedder is part of this version yet; what the vectors will be stored with is.
+    return Finding(
+        check="embedding set-up",
+        ok=find_spec("pgvector") is not None,
+        found="the pgvector driver is installed; this version computes no embeddings yet",
+        remedy="run make install",
+    )

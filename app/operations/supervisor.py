@@ -1,0 +1,242 @@
+"""The processes of `palimpsest serve`: API processes behind one port, and a worker beside them."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, Loops
+
+from app.config import Settings
+from app.db.migrations import head_revision
+from app.errors import StartupError
+from app.jobs.worker import Worker
+from app.main import asgi, build_registry, check_policies, open_database
+from app.operations.administration import Demo, ensure_demo, with_database
+from app.operations.installation import Say, database_of, migrate
+from app.telemetry.logs import configure_logs
+from app.telemetry.traces import configure_traces
+from app.web.edge import Edge
+from app.web.health import ReadinessCheck
+
+PORT_PATIENCE_SECONDS = 4.0
+PARENT_POLL_SECONDS = 0.5
+PARENT = "PALIMPSEST_PARENT"
+
+
+@contextmanager
+def only_one(settings: Settings) -> Generator[None]:
+    """Holds the lock of this data folder; a second service on it is told so."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    with (settings.home / "serve.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise StartupError(_already_running(settings.home, lock), code="already_running") from problem
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} http://{settings.host}:{settings.port}\n")
+        lock.flush()
+        yield
+        lock.truncate(0)
+
+
+def _already_running(home: Path, lock: IO[str]) -> str:
+    lock.seek(0)
+    pid, _, address = lock.read().strip().partition(" ")
+    return (
+        f"Palimpsest is already running on the data in {home}"
+        + (f": process {pid}, {address}" if pid else "")
+        + ". Stop it first, or set PALIMPSEST_HOME and PORT to start another one beside it."
+    )
+
+
+def check_port(settings: Settings) -> None:
+    """Fails when the port is taken; a service that was killed a moment ago gets time to let go of it."""
+    deadline = time.monotonic() + PORT_PATIENCE_SECONDS
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    while True:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((settings.host, settings.port))
+                return
+            except OSError as problem:
+                if time.monotonic() > deadline:
+                    raise StartupError(
+                        f"{settings.host}:{settings.port} cannot be used ({problem.strerror}). "
+                        "Set PORT to a free port, or HOST to an address of this machine.",
+                        code="port_unusable",
+                    ) from problem
+        time.sleep(0.2)
+
+
+async def check_database(settings: Settings) -> None:
+    """Refuses to serve from a database that is not ready, and says what to do."""
+    db = open_database(settings)
+    try:
+        await db.open()
+        state = await ReadinessCheck(db, head=head_revision(), strict=False).run()
+        if not state.migrations:
+            raise StartupError(
+                "\n".join(state.problems) + "\nRun palimpsest migrate with DATABASE_MIGRATION_URL set.",
+                code="not_migrated",
+            )
+        await check_policies(db, strict=settings.rls_policy_strict)
+    finally:
+        await db.close()
+
+
+def serve(settings: Settings, *, with_worker: bool, demo: bool, say: Say) -> None:
+    """Everything `palimpsest serve` does, from finding the database to the last process that ends."""
+    with ExitStack() as stack:
+        if settings.embedded:
+            stack.enter_context(only_one(settings))
+        check_port(settings)
+        ready = stack.enter_context(database_of(settings, say=say))
+        # With an address for migrations the service brings its own schema along; otherwise it only checks.
+        if ready.database_migration_url is not None:
+            migrate(ready, say=say)
+        asyncio.run(check_database(ready))
+        made = with_database(ready, ensure_demo) if demo or settings.embedded else None
+        _announce(ready, made, tried_demo=demo or settings.embedded)
+        run_processes(ready, with_worker=with_worker)
+        say("stopped")
+
+
+def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> None:
+    url = f"http://{settings.host}:{settings.port}"
+    lines = ["", f"  Palimpsest    {url}", f"  API reference {url}/schema"]
+    if made is not None:
+        lines += [
+            "",
+            "  Tenant demo, project default. These keys are shown only now; keep them:",
+            f"  admin key     {made.admin_key}",
+            f"  agent key     {made.agent_key}",
+            "",
+            "  Try it:",
+            f"  curl -H 'Authorization: Bearer {made.agent_key}' {url}/v1/whoami",
+        ]
+    elif tried_demo:
+        lines += [
+            "",
+            "  The keys of tenant demo were shown at its first start. For a new one:",
+            "  .venv/bin/palimpsest keys create --tenant demo --project default --agent my-agent",
+        ]
+    print("\n".join([*lines, ""]), flush=True)  # noqa: T201 - this is what the command is for
+
+
+def run_processes(settings: Settings, *, with_worker: bool) -> None:
+    """Serves until told to stop; whatever happens, no process stays behind."""
+    folder = tempfile.mkdtemp(prefix="palimpsest-metrics-")
+    assert settings.database_url is not None
+    os.environ["DATABASE_URL"] = settings.database_url
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    os.environ[PARENT] = str(os.getpid())
+    worker = _WorkerProcess() if with_worker else None
+    try:
+        if worker is not None:
+            worker.start()
+        Granian(
+            "app.operations.supervisor:api",
+            address=settings.host,
+            port=settings.port,
+            interface=Interfaces.ASGI,
+            workers=settings.web_processes,
+            loop=Loops.uvloop,
+            http=HTTPModes.http1,
+            factory=True,
+            log_enabled=False,
+            respawn_failed_workers=True,
+            workers_kill_timeout=int(settings.drain_seconds) + 5,
+        ).serve()
+    finally:
+        if worker is not None:
+            worker.stop(settings.drain_seconds + 5)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _WorkerProcess:
+    """The worker beside the API, started again if it dies."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._spawn()
+        self._watcher.start()
+
+    def _spawn(self) -> None:
+        self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"])
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(1.0):
+            if self._process is not None and self._process.poll() is not None:
+                self._spawn()
+
+    def stop(self, seconds: float) -> None:
+        self._stopping.set()
+        self._watcher.join()
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def watch_parent() -> None:
+    """Ends this process when the supervisor that started it is gone, so that kill -9 leaves nobody on the port."""
+    parent = os.environ.get(PARENT)
+    if parent is None or os.getppid() != int(parent):
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(PARENT_POLL_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def api() -> Edge:
+    """What each API process loads."""
+    watch_parent()
+    return asgi()
+
+
+def run_worker(settings: Settings) -> None:
+    """Works on jobs until SIGTERM or SIGINT, then drains."""
+    configure_logs(settings.log_level)
+    configure_traces(settings.otlp_endpoint, service="palimpsest-worker")
+    watch_parent()
+    asyncio.run(_work(settings))
+
+
+async def _work(settings: Settings) -> None:
+    db = open_database(settings)
+    try:
+        await db.open()
+        await check_policies(db, strict=settings.rls_policy_strict)
+        worker = Worker(db, build_registry(), settings)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, worker.stop)
+        await worker.run()
+    finally:
+        await db.close()

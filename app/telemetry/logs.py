@@ -1,0 +1,49 @@
+"""Logs: JSON, one line an event, to standard error; no bodies, no secrets."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure_logs(level: str) -> None:
+    """Sets up structlog, and sends the standard library's warnings the same way."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
+
+
+class _ToStructlog(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        logger: Any = structlog.get_logger()
+        logger.log(record.levelno, record.getMessage().replace("\n", " "), logger=record.name)
+
+
+def describe_failure(problem: BaseException) -> dict[str, Any]:
+    """What may be logged of an unforeseen error: its type and where it happened, never the values it carries."""
+    frames: list[str] = []
+    trace = problem.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename}:{trace.tb_lineno} {code.co_qualname}")
+        trace = trace.tb_next
+    described: dict[str, Any] = {"error": type(problem).__qualname__, "where": frames[-12:]}
+    cause = getattr(problem, "orig", None) or problem
+    # A database error's state and constraint are names of ours; its message may quote a row.
+    if (state := getattr(cause, "sqlstate", None)) is not None:
+        described["sqlstate"] = state
+        described["constraint"] = getattr(getattr(cause, "diag", None), "constraint_name", None)
+    if problem.__cause__ is not None and problem.__cause__ is not cause:
+        described["cause"] = type(problem.__cause__).__qualname__
+    return described

@@ -1,0 +1,62 @@
+"""Metrics for Prometheus. Labels are route templates, kinds and codes: never raw paths, tenants or keys."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import REGISTRY, Collector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+REQUESTS = Counter("palimpsest_requests", "Requests by route template and status.", ["method", "route", "status"])
+REQUEST_SECONDS = Histogram(
+    "palimpsest_request_seconds",
+    "Time from request to answer.",
+    ["method", "route"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+RATE_LIMITED = Counter("palimpsest_rate_limited", "Requests refused with 429.", ["work"])
+JOBS = Counter("palimpsest_jobs", "Jobs by kind and how an attempt ended.", ["kind", "outcome"])
+JOB_SECONDS = Histogram(
+    "palimpsest_job_seconds",
+    "Time of one attempt.",
+    ["kind"],
+    buckets=(0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300),
+)
+JOB_WAIT_SECONDS = Histogram(
+    "palimpsest_job_wait_seconds",
+    "Time from due to leased.",
+    ["kind"],
+    buckets=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 1800),
+)
+
+
+class _QueueCollector(Collector):
+    """Gauges of the queue, read from the database when somebody asks."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
+        self._rows = list(rows)
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        depth = GaugeMetricFamily("palimpsest_queue_jobs", "Jobs in the queue.", labels=["kind", "status"])
+        oldest = GaugeMetricFamily(
+            "palimpsest_queue_oldest_seconds", "How long the oldest due job has been due.", labels=["kind"]
+        )
+        for row in self._rows:
+            depth.add_metric([row["kind"], row["status"]], row["jobs"])
+            if row["status"] == "pending":
+                oldest.add_metric([row["kind"]], row["oldest_seconds"])
+        return [depth, oldest]
+
+
+def render_metrics(queue: Iterable[dict[str, Any]]) -> bytes:
+    """The exposition text: this process's metrics, or those of all processes that share a metrics folder."""
+    extra = CollectorRegistry()
+    extra.register(_QueueCollector(queue))
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        MultiProcessCollector(extra)
+        return generate_latest(extra)
+    return generate_latest(REGISTRY) + generate_latest(extra)

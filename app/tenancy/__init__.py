@@ -1,0 +1,1 @@
+"""Tenants, projects, API keys and gardens: who may speak, and in whose name."""

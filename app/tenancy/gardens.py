@@ -1,0 +1,155 @@
+"""Gardens: shared beds of memory with members; use cases."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app.db.database import Database, Row, Session
+from app.errors import BadRequest, Forbidden, NotFound
+from app.tenancy import queries
+from app.tenancy.schemas import (
+    SYNONYMS,
+    GardenCreate,
+    GardenCreated,
+    GardenList,
+    GardenPatch,
+    GardenRead,
+    MemberList,
+    MemberPut,
+    MemberRead,
+    MemberSet,
+)
+from app.web.auth import Principal, new_id, require_project
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+
+def _present(row: Row) -> GardenRead:
+    shown: dict[str, Any] = {**row, "garden_id": UUID(str(row["garden_id"]))}
+    return GardenRead(**shown)
+
+
+async def create_garden(db: Database, who: Principal, *, data: GardenCreate, once: Once) -> Answer:
+    """Makes a garden; its creator is its first admin."""
+    project_id = require_project(who)
+    now = datetime.now(UTC)
+    place = {"tenant_id": who.tenant_id, "project_id": project_id, "garden_id": new_id()}
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        row = {
+            **place,
+            "slug": data.slug,
+            "name": data.name or data.slug,
+            "scope": SYNONYMS.get(data.scope, data.scope),
+            "description": data.description,
+            "created_by": who.agent_id,
+            "created_at": now,
+        }
+        garden = await queries.insert_garden(step.session, row=row)
+        member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
+        await queries.upsert_member(step.session, row=member)
+        return await step.answer(201, GardenCreated(garden=_present(garden), created=True))
+
+
+async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenList:
+    """The gardens an agent belongs to, or all of the project for an admin key; by slug."""
+    statement = queries.select_gardens(
+        tenant_id=who.tenant_id,
+        project_id=require_project(who),
+        member=None if who.is_admin else who.agent_id,
+        after=None if page.after is None else page.after[0],
+        limit=page.limit + 1,
+    )
+    rows, next_cursor = page.cut(await db.fetch(who, statement), key=lambda row: [row["slug"]])
+    return GardenList(gardens=[_present(row) for row in rows], next_cursor=next_cursor)
+
+
+async def get_garden(db: Database, who: Principal, *, garden_id: UUID) -> GardenRead:
+    """One garden, for its members and admin keys."""
+    async with db.tenant(who) as session:
+        garden, _ = await _garden_and_role(session, who, garden_id)
+        return _present(garden)
+
+
+async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: GardenPatch) -> GardenRead:
+    """Changes name or description; scope and slug are for good."""
+    changes: dict[str, Any] = msgspec.structs.asdict(data)
+    changes = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
+    if not changes:
+        raise BadRequest("Send name or description.")
+    async with db.tenant(who) as session:
+        garden, role = await _garden_and_role(session, who, garden_id, lock=True)
+        _require_admin(role)
+        row = await queries.update_garden(
+            session, tenant_id=who.tenant_id, garden_id=str(garden["garden_id"]), **changes
+        )
+        return _present(row)
+
+
+async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: Page) -> MemberList:
+    """Members of a garden, by agent."""
+    async with db.tenant(who) as session:
+        await _garden_and_role(session, who, garden_id)
+        after = None if page.after is None else page.after[0]
+        found = await session.rows(
+            queries.select_members(tenant_id=who.tenant_id, garden_id=str(garden_id), after=after, limit=page.limit + 1)
+        )
+    rows, next_cursor = page.cut(found, key=lambda row: [row["agent_id"]])
+    return MemberList(members=[MemberRead(**row) for row in rows], next_cursor=next_cursor)
+
+
+async def put_member(
+    db: Database, who: Principal, *, garden_id: UUID, agent_id: str, data: MemberPut
+) -> tuple[bool, MemberSet]:
+    """Adds a member or changes their role; the last admin stays one."""
+    async with db.tenant(who) as session:
+        _, role = await _garden_and_role(session, who, garden_id, lock=True)
+        _require_admin(role)
+        place = {"tenant_id": who.tenant_id, "garden_id": str(garden_id), "agent_id": agent_id}
+        before = await queries.find_member(session, **place)
+        if before is not None and before["role"] == "admin" and data.role != "admin":
+            await _require_another_admin(session, who, garden_id)
+        added = {"project_id": who.project_id, "added_by": who.agent_id, "added_at": datetime.now(UTC)}
+        row = await queries.upsert_member(session, row={**place, **added, "role": data.role})
+        return before is None, MemberSet(member=MemberRead(**row), created=before is None)
+
+
+async def remove_member(db: Database, who: Principal, *, garden_id: UUID, agent_id: str) -> None:
+    """Removes a member; members may leave by themselves, the last admin may not."""
+    async with db.tenant(who) as session:
+        _, role = await _garden_and_role(session, who, garden_id, lock=True)
+        if agent_id != who.agent_id:
+            _require_admin(role)
+        place = {"tenant_id": who.tenant_id, "garden_id": str(garden_id), "agent_id": agent_id}
+        member = await queries.find_member(session, **place)
+        if member is None:
+            raise NotFound(f"{agent_id} is no member of this garden.", code="member_not_found")
+        if member["role"] == "admin":
+            await _require_another_admin(session, who, garden_id)
+        await queries.delete_member(session, **place)
+
+
+async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *, lock: bool = False) -> tuple[Row, str]:
+    address = {"tenant_id": who.tenant_id, "garden_id": str(garden_id)}
+    garden = await queries.find_garden(session, **address, lock=lock)
+    if garden is None:
+        raise NotFound("There is no such garden.", code="garden_not_found")
+    if who.is_admin:
+        return garden, "admin"
+    member = await queries.find_member(session, **address, agent_id=who.agent_id)
+    if member is None:
+        raise Forbidden("You are no member of this garden.", code="garden_forbidden")
+    return garden, member["role"]
+
+
+def _require_admin(role: str) -> None:
+    if role != "admin":
+        raise Forbidden("Only an admin of the garden may do this.", code="garden_forbidden")
+
+
+async def _require_another_admin(session: Session, who: Principal, garden_id: UUID) -> None:
+    if await queries.count_admins(session, tenant_id=who.tenant_id, garden_id=str(garden_id)) < 2:
+        raise Forbidden("The last admin of a garden has to stay; make another one first.", code="garden_last_admin")

@@ -1,0 +1,204 @@
+"""API keys: issue, list, rotate, revoke, and when each was last used."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import psycopg
+import structlog
+
+from app.db.database import Database, Row
+from app.db.scope import CROSS_PROJECT, Scope
+from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
+from app.tenancy import queries
+from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotate, RateLimits, Whoami
+from app.tenancy.tenants import acting_scope
+from app.web.auth import AGENT_SCOPES, SCOPES, Principal, format_key, hash_secret, new_id, new_secret
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+FLUSH_SECONDS = 30.0
+
+
+def whoami(who: Principal) -> Whoami:
+    """The caller as the service sees them."""
+    return Whoami(
+        tenant_id=who.tenant_id or None,
+        project_id=who.project_id,
+        kind=who.kind,
+        agent_id=who.agent_id or None,
+        key_id=UUID(who.key_id),
+        scopes=sorted(who.scopes),
+        gardens=sorted(who.gardens),
+    )
+
+
+async def create_key(db: Database, who: Principal, *, data: KeyCreate, once: Once) -> Answer:
+    """Issues a key; the answer is the only place where its secret appears."""
+    scope = acting_scope(who, data.tenant_id)
+    row = _new_row(who, data, scope.tenant_id)
+    secret = new_secret()
+    # Sealed: a stored answer must not keep the secret readable in the database.
+    async with once.tenant(db, scope, sealed=True) as step:
+        if step.stored:
+            return step.stored
+        await queries.insert_key(step.session, row={**row, "secret_hash": hash_secret(secret)})
+        return await step.answer(201, _issued(row, scope.tenant_id, secret))
+
+
+def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
+    if data.kind == "agent" and data.agent_id is None:
+        raise BadRequest("agent_id: an agent key names its agent.")
+    if data.expires_at is not None and data.expires_at <= datetime.now(UTC):
+        raise BadRequest("expires_at: must lie in the future.")
+    if who.key_project is not None and data.project_id != who.key_project:
+        raise Forbidden(
+            f"project_id: this key is bound to project {who.key_project} and issues keys for it only.",
+            code="project_forbidden",
+        )
+    return {
+        "tenant_id": tenant_id,
+        "key_id": new_id(),
+        "kind": data.kind,
+        "name": data.name,
+        "agent_id": data.agent_id or "admin",
+        "project_id": data.project_id,
+        "scopes": _granted_scopes(who, data),
+        "rate_limits": msgspec.to_builtins(data.rate_limits),
+        "created_at": datetime.now(UTC),
+        "expires_at": data.expires_at,
+    }
+
+
+def _granted_scopes(who: Principal, data: KeyCreate) -> list[str]:
+    mine = set(SCOPES) if who.kind == "platform" else set(who.scopes)
+    if data.scopes is None:
+        standard = SCOPES if data.kind == "admin" else AGENT_SCOPES
+        return [scope for scope in standard if scope in mine]
+    unknown = sorted(set(data.scopes) - set(SCOPES))
+    if unknown:
+        raise BadRequest(
+            f"scopes: {unknown[0]} is not a scope.", code="unknown_scope", details={"scopes": list(SCOPES)}
+        )
+    if data.kind == "agent" and "admin" in data.scopes:
+        raise BadRequest("scopes: the scope admin needs a key of kind admin.", code="invalid_scope")
+    if beyond := sorted(set(data.scopes) - mine):
+        raise Forbidden(f"scopes: this key cannot grant {beyond[0]}, which it does not have.", code="scope_escalation")
+    return [scope for scope in SCOPES if scope in set(data.scopes)]
+
+
+def _issued(row: dict[str, Any], tenant_id: str, secret: str) -> KeyIssued:
+    return KeyIssued(
+        key=format_key(row["key_id"], secret),
+        key_id=UUID(row["key_id"]),
+        tenant_id=tenant_id,
+        kind=row["kind"],
+        agent_id=row["agent_id"],
+        project_id=row["project_id"],
+        scopes=row["scopes"],
+        expires_at=row["expires_at"],
+    )
+
+
+def _present(row: Row) -> KeyRead:
+    shown: dict[str, Any] = {column.name: row[column.name] for column in queries.KEY_COLUMNS}
+    shown["key_id"] = UUID(str(row["key_id"]))
+    shown["rate_limits"] = msgspec.convert(row["rate_limits"], RateLimits)
+    return KeyRead(**shown)
+
+
+async def list_keys(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> KeyList:
+    """Keys in the caller's reach, oldest first; revoked ones stay listed."""
+    scope = acting_scope(who, tenant_id)
+    after = None if page.after is None else page.after[0]
+    statement = queries.select_keys(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
+    rows, next_cursor = page.cut(await db.fetch(scope, statement), key=lambda row: [str(row["key_id"])])
+    return KeyList(keys=[_present(row) for row in rows], next_cursor=next_cursor)
+
+
+async def revoke_key(db: Database, who: Principal, *, tenant_id: str | None, key_id: UUID) -> None:
+    """Revokes a key: it is refused from the next request on, everywhere. Twice is no error."""
+    scope = acting_scope(who, tenant_id)
+    async with db.tenant(scope) as session:
+        found = await queries.lock_key(session, tenant_id=scope.tenant_id, key_id=str(key_id))
+        if found is None:
+            raise _key_not_found()
+        if found["revoked_at"] is None:
+            await queries.update_key(
+                session, tenant_id=scope.tenant_id, key_id=str(key_id), revoked_at=datetime.now(UTC), previous_hash=None
+            )
+
+
+async def rotate_key(
+    db: Database, who: Principal, *, tenant_id: str | None, key_id: UUID, data: KeyRotate, once: Once
+) -> Answer:
+    """Gives a key a new secret; the old one works on for the grace period, by default not at all."""
+    scope = acting_scope(who, tenant_id)
+    secret = new_secret()
+    async with once.tenant(db, scope, sealed=True) as step:
+        if step.stored:
+            return step.stored
+        found = await queries.lock_key(step.session, tenant_id=scope.tenant_id, key_id=str(key_id))
+        if found is None:
+            raise _key_not_found()
+        if found["revoked_at"] is not None:
+            raise Conflict("A revoked key cannot be rotated; create a new one.", code="key_revoked")
+        now = datetime.now(UTC)
+        await queries.update_key(
+            step.session,
+            tenant_id=scope.tenant_id,
+            key_id=str(key_id),
+            secret_hash=hash_secret(secret),
+            previous_hash=found["secret_hash"] if data.grace_seconds else None,
+            previous_until=now + timedelta(seconds=data.grace_seconds) if data.grace_seconds else None,
+            rotated_at=now,
+        )
+        return await step.answer(200, _issued(found, scope.tenant_id, secret))
+
+
+async def replace_platform_key(owner: Database) -> dict[str, Any]:
+    """Stores a new platform key; needs the owner's connection, since the service itself may not."""
+    key_id, secret = new_id(), new_secret()
+    async with owner.system() as session:
+        await queries.insert_platform_key(
+            session, key_id=key_id, secret_hash=hash_secret(secret), now=datetime.now(UTC)
+        )
+    return {"key": format_key(key_id, secret), "key_id": key_id, "kind": "platform"}
+
+
+def _key_not_found() -> NotFound:
+    return NotFound("There is no such key.", code="key_not_found")
+
+
+class KeyUsage:
+    """Remembers when keys were used and writes it down every half minute, not on every request."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._used: dict[str, dict[str, datetime]] = {}
+
+    def note(self, who: Principal) -> None:
+        """Called for every admitted request."""
+        if who.tenant_id:
+            self._used.setdefault(who.tenant_id, {})[who.key_id] = datetime.now(UTC)
+
+    async def run(self) -> None:
+        """Flushes for ever."""
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Writes what has been noted; what cannot be written now is dropped, it is only a hint."""
+        used, self._used = self._used, {}
+        for tenant_id, keys in used.items():
+            try:
+                async with self._db.tenant(Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)) as session:
+                    for key_id, moment in keys.items():
+                        await queries.update_key(session, tenant_id=tenant_id, key_id=key_id, last_used_at=moment)
+            except (psycopg.Error, Unavailable) as problem:
+                log.warning("key_usage_lost", error=type(problem).__name__)

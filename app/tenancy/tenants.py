@@ -1,0 +1,80 @@
+"""Tenants and projects: use cases."""
+
+from datetime import UTC, datetime
+
+from app.db.database import Database
+from app.db.scope import CROSS_PROJECT, Scope
+from app.errors import BadRequest, NotFound
+from app.tenancy import queries
+from app.tenancy.schemas import (
+    ProjectCreate,
+    ProjectCreated,
+    ProjectList,
+    ProjectRead,
+    TenantCreate,
+    TenantCreated,
+    TenantList,
+    TenantRead,
+)
+from app.web.auth import Principal
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+
+def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
+    """The tenant an administrative call is about: the caller's own, or the one the platform key names."""
+    if who.kind == "platform":
+        if tenant_id is None:
+            raise BadRequest("tenant_id: the platform key belongs to no tenant, so name one.", code="tenant_required")
+        return Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)
+    if tenant_id is not None and tenant_id != who.tenant_id:
+        raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found")
+    return who.across_projects()
+
+
+async def create_tenant(db: Database, *, data: TenantCreate, once: Once) -> Answer:
+    """Makes a tenant; one that is there already is answered as it is."""
+    scope = Scope(tenant_id=data.tenant_id)
+    async with once.tenant(db, scope) as step:
+        if step.stored:
+            return step.stored
+        now = datetime.now(UTC)
+        made = await queries.insert_tenant(step.session, tenant_id=data.tenant_id, name=data.name, now=now)
+        found = made or await queries.find_tenant(step.session, tenant_id=data.tenant_id)
+        assert found is not None
+        return await step.answer(
+            201 if made else 200, TenantCreated(tenant=TenantRead(**found), created=made is not None)
+        )
+
+
+async def list_tenants(db: Database, *, page: Page) -> TenantList:
+    """All tenants, by id."""
+    after = None if page.after is None else page.after[0]
+    rows, next_cursor = page.cut(
+        await db.call(queries.LIST_TENANTS, (after, page.limit + 1)), key=lambda row: [row["tenant_id"]]
+    )
+    return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor)
+
+
+async def create_project(db: Database, who: Principal, *, data: ProjectCreate, once: Once) -> Answer:
+    """Makes a project; one that is there already is answered as it is."""
+    scope = acting_scope(who, data.tenant_id)
+    async with once.tenant(db, scope) as step:
+        if step.stored:
+            return step.stored
+        address = {"tenant_id": scope.tenant_id, "project_id": data.project_id}
+        made = await queries.insert_project(step.session, **address, name=data.name, now=datetime.now(UTC))
+        found = made or await queries.find_project(step.session, **address)
+        assert found is not None
+        return await step.answer(
+            201 if made else 200, ProjectCreated(project=ProjectRead(**found), created=made is not None)
+        )
+
+
+async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> ProjectList:
+    """Projects in the caller's reach, by id."""
+    scope = acting_scope(who, tenant_id)
+    after = None if page.after is None else page.after[0]
+    statement = queries.select_projects(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
+    rows, next_cursor = page.cut(await db.fetch(scope, statement), key=lambda row: [row["project_id"]])
+    return ProjectList(projects=[ProjectRead(**row) for row in rows], next_cursor=next_cursor)

@@ -1,0 +1,1 @@
+"""The HTTP edge: authentication, guards, error envelope, cursors, idempotency, rate limits, health."""

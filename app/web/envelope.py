@@ -1,0 +1,98 @@
+"""The error envelope: one shape for our errors, the framework's and everything unforeseen."""
+
+from typing import Any, cast
+
+import msgspec
+import psycopg
+import structlog
+from litestar import Request, Response
+from litestar.enums import MediaType
+from litestar.exceptions import HTTPException, SerializationException, ValidationException
+from sqlalchemy.exc import DBAPIError
+
+from app.errors import AppError, BadRequest, TooLarge, Unavailable
+from app.telemetry.logs import describe_failure
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+FRAMEWORK_CODES = {
+    400: ("invalid_request", "The request could not be read."),
+    404: ("not_found", "There is nothing at this address."),
+    405: ("method_not_allowed", "This address does not answer that method."),
+    413: ("body_too_large", "The request body is over the limit."),
+    415: ("unsupported_media_type", "Send the body as JSON."),
+}
+# What a statement may run into when the data itself cannot be stored: the caller's fault, not ours.
+DATA_STATES = ("22",)
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, in words and as a stable code."""
+
+    code: str
+    message: str
+    request_id: str
+    details: dict[str, Any]
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True):
+    """Every error answer has this shape."""
+
+    error: ErrorBody
+
+
+def encode_error(problem: AppError, request_id: str) -> bytes:
+    """The body of an error answer."""
+    return msgspec.json.encode(
+        ErrorEnvelope(
+            ErrorBody(code=problem.code, message=problem.message, request_id=request_id, details=problem.details)
+        )
+    )
+
+
+def as_app_error(problem: Exception) -> AppError:
+    """The product's error for anything that was raised."""
+    if isinstance(problem, AppError):
+        return problem
+    if isinstance(problem, ValidationException):
+        return _invalid_fields(problem)
+    if isinstance(problem, SerializationException | RecursionError | UnicodeDecodeError):
+        return BadRequest("The body is not valid JSON.", code="malformed_json")
+    if isinstance(problem, HTTPException) and problem.status_code in FRAMEWORK_CODES:
+        code, message = FRAMEWORK_CODES[problem.status_code]
+        error = BadRequest(message, code=code) if problem.status_code != 413 else TooLarge(message)
+        error.status = problem.status_code
+        return error
+    cause = problem.orig if isinstance(problem, DBAPIError) else problem
+    if isinstance(cause, psycopg.DataError) and (cause.sqlstate or "").startswith(DATA_STATES):
+        return BadRequest("A value in the request cannot be stored.", code="invalid_value")
+    if isinstance(cause, psycopg.OperationalError):
+        return Unavailable("The database cannot be reached; try again shortly.")
+    return AppError("Something went wrong on our side. The request id helps us find it.")
+
+
+def _invalid_fields(problem: ValidationException) -> AppError:
+    extra: Any = problem.extra
+    fields: list[dict[str, str]] = []
+    for item in cast(list[dict[str, Any]], extra) if isinstance(extra, list) else ():
+        source = item.get("source", "body")
+        place = str(getattr(source, "value", source))
+        fields.append({"field": str(item.get("key", "body")), "message": str(item.get("message", "")), "in": place})
+    if not fields:
+        return BadRequest(problem.detail or "The request could not be read.")
+    first = fields[0]
+    return BadRequest(f"{first['field']}: {first['message']}", details={"fields": fields})
+
+
+def handle_error(request: Request[Any, Any, Any], problem: Exception) -> Response[bytes]:
+    """Litestar's exception handler for everything."""
+    error = as_app_error(problem)
+    request_id = str(request.scope.get("state", {}).get("request_id", ""))
+    if error.status >= 500:
+        log.error("request_failed", code=error.code, **describe_failure(problem))
+    return Response(
+        encode_error(error, request_id),
+        status_code=error.status,
+        headers=error.headers,
+        media_type=MediaType.JSON,
+    )

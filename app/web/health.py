@@ -1,0 +1,109 @@
+"""Health, readiness, metrics."""
+
+import hmac
+import time
+from typing import Any, Literal
+
+import msgspec
+import psycopg
+from litestar import Request, Response, Router, get
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from app.db.catalogue import find_drift
+from app.db.database import Database
+from app.db.metadata import metadata
+from app.errors import Unauthenticated, Unavailable
+from app.telemetry.metrics import CONTENT_TYPE, render_metrics
+from app.web import queries
+
+CHECK_EVERY_SECONDS = 5.0
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The process is up."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether requests can be served, and what stands in the way."""
+
+    status: Literal["ready", "not_ready"]
+    database: bool
+    migrations: bool
+    policies: bool
+    problems: list[str]
+
+
+class ReadinessCheck:
+    """Asks the database whether it is there, at the right migration, with the right policies."""
+
+    def __init__(self, db: Database, *, head: str, strict: bool) -> None:
+        self._db = db
+        self._head = head
+        self._strict = strict
+        self._policies_checked = 0.0
+        self._drift: list[str] = []
+
+    async def run(self) -> Readiness:
+        """The state now; policies are looked at anew every few seconds."""
+        try:
+            rows = await self._db.call(queries.REVISION)
+            revision = rows[0]["version_num"] if rows else None
+            if time.monotonic() - self._policies_checked > CHECK_EVERY_SECONDS:
+                async with self._db.autocommit() as connection:
+                    self._drift = await find_drift(connection, metadata)
+                self._policies_checked = time.monotonic()
+        except (Unavailable, psycopg.OperationalError) as problem:
+            return _not_ready(False, False, False, [str(problem)])
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+            return _not_ready(True, False, False, ["The schema is not there; run palimpsest migrate."])
+        migrated = revision == self._head
+        problems = list(self._drift)
+        if not migrated:
+            problems.append(f"The database is at migration {revision}, this version needs {self._head}.")
+        if migrated and (not self._drift or not self._strict):
+            return Readiness(
+                status="ready", database=True, migrations=True, policies=not self._drift, problems=problems
+            )
+        return _not_ready(True, migrated, not self._drift, problems)
+
+
+def _not_ready(database: bool, migrations: bool, policies: bool, problems: list[str]) -> Readiness:
+    return Readiness(status="not_ready", database=database, migrations=migrations, policies=policies, problems=problems)
+
+
+@get("/health", summary="Is the process up?", tags=["platform"])
+async def health() -> Health:
+    """Touches nothing; for liveness probes."""
+    return Health()
+
+
+@get("/ready", summary="Can it serve?", tags=["platform"])
+async def ready(readiness: NamedDependency[SkipValidation[ReadinessCheck]]) -> Response[Readiness]:
+    """200 when database, migrations and policies are as they must be, else 503 with the problems."""
+    state = await readiness.run()
+    return Response(state, status_code=200 if state.status == "ready" else 503)
+
+
+@get("/metrics", summary="Metrics for Prometheus", tags=["platform"], media_type="text/plain")
+async def metrics(
+    request: Request[Any, Any, Any],
+    db: NamedDependency[SkipValidation[Database]],
+    metrics_token: NamedDependency[SkipValidation[str | None]],
+) -> Response[bytes]:
+    """Counters and timings by route template and kind of job; no tenant is named."""
+    if metrics_token is not None:
+        given = request.headers.get("authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {metrics_token}".encode()):
+            raise Unauthenticated("Send METRICS_TOKEN as `Authorization: Bearer ...`.", code="metrics_token_required")
+    try:
+        queue = await db.call(queries.QUEUE_METRICS)
+    except (Unavailable, psycopg.Error):
+        # The process's own figures are worth having most when the database is away.
+        queue = []
+    return Response(render_metrics(queue), media_type=CONTENT_TYPE)
+
+
+router = Router(path="/", route_handlers=[health, ready, metrics])

@@ -1,0 +1,171 @@
+"""Idempotency-Key: the first answer is stored in the transaction of its effect, and given again for 24 hours.
+
+A second request with the same key waits for the first one's transaction (its insert hits the same index entry), at
+most ten seconds; then it either finds the answer, or, when the first failed and left nothing, does the work itself.
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import psycopg
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from app.db.database import Database, Session
+from app.db.scope import Scope
+from app.errors import AppError, Conflict, ReplayedError
+from app.web import queries
+from app.web.auth import Principal
+
+KEPT_FOR = timedelta(hours=24)
+WAIT = text("SET LOCAL lock_timeout = '10s'")
+NO_WAIT_LIMIT = text("SET LOCAL lock_timeout = 0")
+# Answers that say nothing about the request itself, and may differ a moment later.
+NOT_STORED = frozenset({401, 403, 429})
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What goes back to the caller, already encoded."""
+
+    status: int
+    body: bytes
+    replayed: bool = False
+
+
+class Step:
+    """The unit of work of one creating request; `stored` is the answer to give again, if there is one."""
+
+    def __init__(self, session: Session, once: "Once", address: dict[str, Any] | None) -> None:
+        self.session = session
+        self.stored: Answer | None = None
+        self._once = once
+        self._address = address
+
+    async def answer(self, status: int, body: msgspec.Struct) -> Answer:
+        """Encodes the answer and, when the caller sent a key, stores it with the effect."""
+        encoded = msgspec.json.encode(body)
+        if self._address is not None:
+            kept = self._once.seal(encoded) if self._once.sealed else encoded
+            await queries.store_answer(
+                self.session, address=self._address, status=status, body=kept, sealed=self._once.sealed
+            )
+        return Answer(status, encoded)
+
+
+class Once:
+    """The idempotency of one request: its key, where it was sent, and what it said."""
+
+    def __init__(self, *, who: Principal, method: str, path: str, key: str | None, request_hash: bytes, secret: str):
+        self.who = who
+        self.sealed = False
+        self._method = method
+        self._path = path
+        self._key = key
+        self._request_hash = request_hash
+        self._secret = secret
+
+    @asynccontextmanager
+    async def tenant(self, db: Database, scope: Scope, *, sealed: bool = False) -> AsyncGenerator[Step]:
+        """A transaction in `scope` that runs once for one Idempotency-Key.
+
+        `sealed` is for answers that carry a secret: they are stored so that only the caller's own key opens them.
+        """
+        self.sealed = sealed
+        if self._key is None:
+            async with db.tenant(scope) as session:
+                yield Step(session, self, None)
+            return
+        address = {
+            "tenant_id": scope.tenant_id,
+            "key_id": self.who.key_id,
+            "method": self._method,
+            "path": self._path,
+            "idempotency_key": self._key,
+        }
+        try:
+            async with db.tenant(scope) as session:
+                step = Step(session, self, address)
+                step.stored = await self._claim(session, address)
+                yield step
+        except ReplayedError:
+            raise
+        except AppError as problem:
+            if problem.status < 500 and problem.status not in NOT_STORED and not problem.code.startswith("idempotency"):
+                await self._store_failure(db, scope, address, problem)
+            raise
+
+    async def _claim(self, session: Session, address: dict[str, Any]) -> Answer | None:
+        now = datetime.now(UTC)
+        await session.execute(WAIT)
+        try:
+            found = await queries.claim_answer(
+                session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
+            )
+        except DBAPIError as problem:
+            if isinstance(problem.orig, psycopg.errors.LockNotAvailable):
+                raise Conflict(
+                    "A request with this Idempotency-Key is still being worked on; try again in a moment.",
+                    code="idempotency_in_progress",
+                ) from problem
+            raise
+        await session.execute(NO_WAIT_LIMIT)
+        return None if found is None else self._replay(found)
+
+    def _replay(self, found: dict[str, Any]) -> Answer:
+        if bytes(found["request_hash"]) != self._request_hash:
+            raise Conflict(
+                "This Idempotency-Key was used with another body; use a new key for a new request.",
+                code="idempotency_mismatch",
+            )
+        body = bytes(found["body"])
+        if found["status"] >= 400:
+            raise ReplayedError(found["status"], **msgspec.json.decode(body))
+        return Answer(found["status"], self._open(body) if found["sealed"] else body, replayed=True)
+
+    async def _store_failure(self, db: Database, scope: Scope, address: dict[str, Any], problem: AppError) -> None:
+        now = datetime.now(UTC)
+        body = msgspec.json.encode({"code": problem.code, "message": problem.message, "details": problem.details})
+        async with db.tenant(scope) as session:
+            await session.execute(WAIT)
+            taken = await queries.claim_answer(
+                session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
+            )
+            if taken is None:
+                await queries.store_answer(session, address=address, status=problem.status, body=body, sealed=False)
+
+    def seal(self, body: bytes) -> bytes:
+        """Encrypts an answer with a key only the caller's secret gives."""
+        nonce = os.urandom(12)
+        return nonce + AESGCM(self._sealing_key()).encrypt(nonce, body, None)
+
+    def _open(self, body: bytes) -> bytes:
+        try:
+            return AESGCM(self._sealing_key()).decrypt(body[:12], body[12:], None)
+        except InvalidTag as problem:
+            raise Conflict(
+                "The first answer was sealed with a secret this key no longer has.", code="idempotency_mismatch"
+            ) from problem
+
+    def _sealing_key(self) -> bytes:
+        salt = hashlib.sha256("\n".join((self._method, self._path, self._key or "")).encode() + self._request_hash)
+        return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt.digest(), info=b"palimpsest stored answer").derive(
+            self._secret.encode()
+        )
+
+
+def hash_request(query: bytes, body: bytes) -> bytes:
+    """A fingerprint of what a request says: the same JSON in another order or spacing is the same."""
+    try:
+        canonical = msgspec.json.encode(msgspec.json.decode(body), order="sorted") if body else b""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        canonical = body
+    return hashlib.sha256(len(query).to_bytes(4, "big") + query + canonical).digest()

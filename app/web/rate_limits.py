@@ -1,0 +1,98 @@
+"""Rate limits: tokens are reserved in blocks from PostgreSQL and spent in memory, never above the limit."""
+
+import asyncio
+import math
+import time
+from uuid import UUID
+
+from app.config import Settings
+from app.db.database import Database
+from app.errors import RateLimited
+from app.telemetry.metrics import RATE_LIMITED
+from app.web import queries
+from app.web.auth import Principal, Work
+
+MAX_BUCKETS = 50_000
+
+
+class _Bucket:
+    """What this process holds of one key's budget for one kind of work."""
+
+    __slots__ = ("expires", "left", "lock", "refused_until", "slot")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.slot = 0
+        self.expires = 0.0
+        self.refused_until = 0.0
+        self.lock = asyncio.Lock()
+
+
+class RateLimiter:
+    """Counts requests of this process against blocks that all replicas draw from one row."""
+
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._db = db
+        self._defaults: dict[Work, int] = {
+            "read": settings.rate_limit_read,
+            "write": settings.rate_limit_write,
+            "admin": settings.rate_limit_admin,
+        }
+        self._buckets: dict[tuple[str, Work], _Bucket] = {}
+
+    async def take(self, who: Principal, work: Work) -> None:
+        """Spends one token, or raises RateLimited with the seconds to wait."""
+        limit = who.rate_limits.get(work, self._defaults[work])
+        if limit == 0 or who.kind == "platform":
+            return
+        bucket = self._bucket((who.key_id, work))
+        if self._spend(bucket):
+            return
+        # One reservation at a time for a bucket; those who waited find its tokens.
+        async with bucket.lock:
+            if not self._spend(bucket):
+                now = time.monotonic()
+                if bucket.refused_until <= now:
+                    await self._reserve(bucket, who, work, limit)
+                if not self._spend(bucket):
+                    self._refuse(bucket, work, limit)
+
+    def _bucket(self, address: tuple[str, Work]) -> _Bucket:
+        bucket = self._buckets.get(address)
+        if bucket is None:
+            if len(self._buckets) >= MAX_BUCKETS:
+                # Dropping a bucket forgets unspent tokens, which errs on the side of the limit.
+                for old in list(self._buckets)[: MAX_BUCKETS // 10]:
+                    del self._buckets[old]
+            bucket = self._buckets[address] = _Bucket()
+        return bucket
+
+    @staticmethod
+    def _spend(bucket: _Bucket) -> bool:
+        if bucket.left > 0 and time.monotonic() < bucket.expires:
+            bucket.left -= 1
+            return True
+        return False
+
+    async def _reserve(self, bucket: _Bucket, who: Principal, work: Work, limit: int) -> None:
+        want = max(1, math.ceil(limit / 10))
+        # Measured from before the call: the slot ends no later for us than for the database.
+        started = time.monotonic()
+        returned, slot, bucket.left = bucket.left, bucket.slot, 0
+        (row,) = await self._db.call(
+            queries.RESERVE_TOKENS, (who.tenant_id, UUID(who.key_id), work, limit, want, returned, slot)
+        )
+        bucket.left = row["granted"]
+        bucket.slot = row["slot"]
+        bucket.expires = started + row["slot_ends_ms"] / 1000
+        bucket.refused_until = started + row["retry_ms"] / 1000 if row["granted"] == 0 else 0.0
+
+    @staticmethod
+    def _refuse(bucket: _Bucket, work: Work, limit: int) -> None:
+        RATE_LIMITED.labels(work).inc()
+        wait = max(1, math.ceil(bucket.refused_until - time.monotonic()))
+        raise RateLimited(
+            f"This key may make {limit} {work} requests a minute; try again in {wait} s.",
+            retry_after=wait,
+            details={"work": work, "limit_per_minute": limit},
+        )

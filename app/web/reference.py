@@ -1,0 +1,54 @@
+"""The API reference: the OpenAPI document and one page that renders it, with nothing fetched from elsewhere."""
+
+from pathlib import Path
+from typing import Any
+
+from litestar import Request
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme, Tag
+
+from app import __version__
+
+DESCRIPTION = """Long-term memory for agents and the products around them, on plain PostgreSQL.
+
+Send your key as `Authorization: Bearer pk_...`; a key that spans projects also names one in `X-Project-Id`.
+Errors are `{"error": {"code", "message", "request_id", "details"}}`. Lists answer `next_cursor`, good for 300 seconds.
+`Idempotency-Key` on a POST that creates makes it safe to repeat for 24 hours."""
+
+TAGS = [
+    Tag(name="tenancy", description="Who the caller is."),
+    Tag(name="administration", description="Tenants, projects and keys."),
+    Tag(name="gardens", description="Shared beds of memory, with members."),
+    Tag(name="jobs", description="Background work, followed to its end."),
+    Tag(name="platform", description="Health, readiness, metrics."),
+]
+
+
+class ReferencePage(OpenAPIRenderPlugin):
+    """Serves the one page."""
+
+    def __init__(self) -> None:
+        super().__init__(path="/")
+        self._page = (Path(__file__).parent / "reference.html").read_bytes()
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        """The page; it fetches the document itself."""
+        return self._page
+
+
+def openapi_config() -> OpenAPIConfig:
+    """The OpenAPI document at /schema/openapi.json, the page at /schema."""
+    return OpenAPIConfig(
+        title="Palimpsest",
+        version=__version__,
+        description=DESCRIPTION,
+        path="/schema",
+        tags=TAGS,
+        components=Components(
+            security_schemes={"key": SecurityScheme(type="http", scheme="bearer", description="An API key, pk_...")}
+        ),
+        security=[{"key": []}],
+        render_plugins=[JsonRenderPlugin(), ReferencePage()],
+        use_handler_docstrings=True,
+    )

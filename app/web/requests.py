@@ -1,0 +1,108 @@
+"""The request as handlers meet it: bounded JSON, the caller, and the idempotency of what they ask."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, cast
+
+import msgspec
+from litestar import Request, Response
+from litestar.connection import ASGIConnection
+from litestar.enums import MediaType
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
+
+from app.errors import BadRequest
+from app.web.auth import Access, Authenticator, Credentials, Principal, check_access, parse_credentials
+from app.web.cursors import MAX_LENGTH
+from app.web.idempotency import Answer, Once, hash_request
+from app.web.rate_limits import RateLimiter
+
+
+class ApiRequest(Request[Any, Any, Any]):
+    """A request whose JSON holds nothing PostgreSQL could not store."""
+
+    async def json(self) -> Any:
+        """The body as JSON; refuses NUL characters, lone surrogates, and nesting without end."""
+        body = await self.body()
+        try:
+            value = msgspec.json.decode(body or b"null")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            raise BadRequest("The body is not valid JSON.", code="malformed_json") from problem
+        if b"\\u0000" in body:
+            _refuse_nul(value, "body")
+        return value
+
+
+def _refuse_nul(value: Any, where: str) -> None:
+    if isinstance(value, str) and "\0" in value:
+        raise BadRequest(f"{where}: NUL characters are not allowed.", code="invalid_text")
+    if isinstance(value, dict):
+        members = cast(dict[str, Any], value)
+        for key, item in members.items():
+            _refuse_nul(key, where)
+            _refuse_nul(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(cast(list[Any], value)):
+            _refuse_nul(item, f"{where}[{index}]")
+
+
+def guard(
+    authenticator: Authenticator, limiter: RateLimiter, on_use: Callable[[Principal], None]
+) -> Callable[..., Any]:
+    """The guard of every route under /v1: key, access, rate, in this order."""
+
+    async def check(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+        access: Access = handler.opt["access"]
+        credentials = parse_credentials(connection.headers.get("authorization"), connection.headers.get("x-project-id"))
+        connection.scope["state"]["credentials"] = credentials
+        connection.scope["state"]["on_use"] = on_use
+        if access.hot:
+            return
+        who = await authenticator.authenticate(credentials)
+        await admit(connection, access, who, limiter)
+
+    return check
+
+
+async def admit(
+    connection: ASGIConnection[Any, Any, Any, Any], access: Access, who: Principal, limiter: RateLimiter
+) -> None:
+    """Lets a known caller through, or says why not."""
+    connection.scope["state"]["who"] = who
+    check_access(access, who)
+    await limiter.take(who, access.work)
+    connection.scope["state"]["on_use"](who)
+
+
+def provide_who(request: ApiRequest) -> Principal:
+    """The caller, as the guard found them."""
+    return request.scope["state"]["who"]
+
+
+async def provide_once(request: ApiRequest) -> Once:
+    """The idempotency of this request."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and (not 1 <= len(key) <= 255 or not key.isprintable()):
+        raise BadRequest("Idempotency-Key: 1 to 255 printable characters.", code="invalid_idempotency_key")
+    state = request.scope["state"]
+    credentials: Credentials = state["credentials"]
+    return Once(
+        who=state["who"],
+        method=request.method,
+        path=request.scope["path"],
+        key=key,
+        request_hash=hash_request(request.scope["query_string"], await request.body()) if key else b"",
+        secret=credentials.secret,
+    )
+
+
+def respond(answer: Answer) -> Response[Any]:
+    """Sends an answer that is already encoded."""
+    headers = {"idempotency-replayed": "true"} if answer.replayed else {}
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type=MediaType.JSON)
+
+
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at the most.")]
+Cursor = Annotated[
+    str | None,
+    QueryParameter(max_length=MAX_LENGTH, description="`next_cursor` of the page before; good for 300 seconds."),
+]

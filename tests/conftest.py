@@ -1,0 +1,245 @@
+"""A real PostgreSQL, real migrations, the production driver, the non-owner role; real commits in databases of their own."""
+
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from app.config import Settings
+from app.db import migrations
+from app.db.embedded import EmbeddedServer
+from app.db.rls import APP_ROLE, OWNER_ROLE
+from app.operations import administration
+from app.tenancy.schemas import KeyCreate, ProjectCreate, TenantCreate
+from tests.service import RunningService, start_service
+
+ROOT = Path(__file__).resolve().parent.parent
+TEMPLATE = f"palimpsest_test_template_{os.getpid()}"
+
+
+@pytest.fixture(scope="session")
+def superuser_conninfo() -> Iterator[str]:
+    """A server to make databases on: TEST_DATABASE_URL, else a container, else the embedded one."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    if given:
+        yield given.replace("+psycopg", "")
+        return
+    if _docker_answers():
+        from testcontainers.postgres import PostgresContainer
+
+        with PostgresContainer("pgvector/pgvector:pg18", driver=None) as container:
+            yield container.get_connection_url()
+        return
+    home = Path(tempfile.mkdtemp(prefix="palimpsest-tests-"))
+    # Reachable for the account PostgreSQL runs as when the tests run as root.
+    home.chmod(0o755)
+    server = EmbeddedServer(home)
+    server.start()
+    try:
+        yield server.conninfo(user="postgres", dbname="postgres")
+    finally:
+        server.release()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _docker_answers() -> bool:
+    # Asked by hand: the Docker client leaves its socket open when nobody answers.
+    if os.environ.get("DOCKER_HOST"):
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect("/var/run/docker.sock")
+        except OSError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class TestDatabase:
+    """One database of its own, as three roles."""
+
+    __test__ = False
+
+    name: str
+    superuser: str
+    owner: str
+    app: str
+    password: str = field(repr=False, default="")
+
+    def url(self, role: str) -> str:
+        """The same as a URL, for processes that read the environment."""
+        return as_url({"app": self.app, "owner": self.owner, "superuser": self.superuser}[role])
+
+    def settings(self, **changes: Any) -> Settings:
+        """Settings of a service on this database."""
+        return Settings(
+            **{
+                "database_url": self.url("app"),
+                "database_migration_url": self.url("superuser"),
+                "pool_size": 4,
+                **changes,
+            }
+        )
+
+
+def as_url(conninfo: str) -> str:
+    """A connection string as a URL."""
+    from urllib.parse import quote
+
+    parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
+    login = quote(parts["user"]) + (f":{quote(parts['password'], safe='')}" if "password" in parts else "")
+    host = parts["host"]
+    if host.startswith("/"):
+        return f"postgresql://{login}@/{parts['dbname']}?host={quote(host, safe='')}&port={parts.get('port', '5432')}"
+    return f"postgresql://{login}@{host}:{parts.get('port', '5432')}/{parts['dbname']}"
+
+
+@pytest.fixture(scope="session")
+def app_password(superuser_conninfo: str) -> str:
+    """A password for the app role, where the server asks for one."""
+    return (conninfo_to_dict(superuser_conninfo).get("password") and secrets.token_hex(16)) or ""
+
+
+@pytest.fixture(scope="session")
+def template(superuser_conninfo: str, app_password: str) -> Iterator[str]:
+    """A migrated database that others are cloned from."""
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}".encode())
+        connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+    there = make_conninfo(superuser_conninfo, dbname=TEMPLATE)
+    migrations.ensure_roles(there)
+    if app_password:
+        with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+            for role in (APP_ROLE, OWNER_ROLE):
+                connection.execute(f"ALTER ROLE {role} LOGIN PASSWORD '{app_password}'".encode())
+    migrations.upgrade(there)
+    yield TEMPLATE
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE} WITH (FORCE)".encode())
+
+
+@contextmanager
+def cloned(superuser_conninfo: str, template: str, password: str = "") -> Iterator[TestDatabase]:
+    """A fresh copy of the template, dropped afterwards."""
+    name = f"palimpsest_test_{secrets.token_hex(6)}"
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+    extra = {"password": password} if password else {}
+    try:
+        yield TestDatabase(
+            name=name,
+            superuser=make_conninfo(superuser_conninfo, dbname=name),
+            owner=make_conninfo(superuser_conninfo, dbname=name, user=OWNER_ROLE, **extra),
+            app=make_conninfo(superuser_conninfo, dbname=name, user=APP_ROLE, **extra),
+        )
+    finally:
+        with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture(scope="module")
+def database(superuser_conninfo: str, template: str, app_password: str) -> Iterator[TestDatabase]:
+    """A database for one test module."""
+    with cloned(superuser_conninfo, template, app_password) as made:
+        yield made
+
+
+@pytest.fixture
+def fresh_database(superuser_conninfo: str, template: str, app_password: str) -> Iterator[TestDatabase]:
+    """A database for one test."""
+    with cloned(superuser_conninfo, template, app_password) as made:
+        yield made
+
+
+@pytest.fixture
+def empty_database(superuser_conninfo: str) -> Iterator[str]:
+    """A database without any schema, as its superuser."""
+    name = f"palimpsest_test_{secrets.token_hex(6)}"
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield make_conninfo(superuser_conninfo, dbname=name)
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+
+@dataclass
+class Tenancy:
+    """Makes tenants, projects and keys in a database, by the use cases of the command line."""
+
+    database: TestDatabase
+
+    def tenant(self, tenant_id: str, *projects: str) -> str:
+        async def work(db: Any) -> None:
+            await administration.create_tenant(db, TenantCreate(tenant_id=tenant_id))
+            for project in projects or ("default",):
+                await administration.create_project(db, ProjectCreate(tenant_id=tenant_id, project_id=project))
+
+        administration.with_database(self.database.settings(), work)
+        return tenant_id
+
+    def key(self, tenant_id: str, **fields: Any) -> str:
+        """A new key, whole."""
+        return self.issue(tenant_id, **fields)["key"]
+
+    def issue(self, tenant_id: str, **fields: Any) -> dict[str, Any]:
+        """A new key with all that is said of it."""
+        if fields.get("kind", "agent") == "agent":
+            fields = {"agent_id": "robin", "project_id": "default", **fields}
+        data = KeyCreate(tenant_id=tenant_id, **fields)
+        return administration.with_database(self.database.settings(), lambda db: administration.create_key(db, data))
+
+
+@pytest.fixture(scope="module")
+def tenancy(database: TestDatabase) -> Tenancy:
+    """Tenants and keys in this module's database."""
+    return Tenancy(database)
+
+
+PLATFORM_KEY = "platform-key-for-the-tests-0123456789"
+
+
+@pytest.fixture(scope="module")
+def service(database: TestDatabase) -> Iterator[RunningService]:
+    """The real service as its own process on this module's database."""
+    with start_service(database.url("app"), PLATFORM_KEY=PLATFORM_KEY) as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: RunningService) -> Iterator[httpx.Client]:
+    """An HTTP client without a key."""
+    with httpx.Client(base_url=service.url, timeout=30) as made:
+        yield made
+
+
+@pytest.fixture
+def as_key(service: RunningService) -> Iterator[Callable[..., httpx.Client]]:
+    """Clients that send a key, and perhaps a project."""
+    made: list[httpx.Client] = []
+
+    def build(key: str, project: str | None = None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} | ({"X-Project-Id": project} if project else {})
+        client = httpx.Client(base_url=service.url, timeout=30, headers=headers)
+        made.append(client)
+        return client
+
+    yield build
+    for client in made:
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Asynchronous tests run on asyncio, as the service does."""
+    return "asyncio"
