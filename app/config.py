@@ -146,7 +146,7 @@ class Settings:
     @property
     def embedded(self) -> bool:
         """Whether the embedded PostgreSQL is in use."""
-        return self.database_url is None
+        return self.database_url is None and self.database_migration_url is None
 
 
 ENVIRONMENT_VARIABLES: tuple[str, ...] = tuple(item.metadata["variable"] for item in fields(Settings))

@@ -227,7 +227,7 @@ class Database:
 async def _run(connection: AsyncConnection[Any], query: str, params: Sequence[Any]) -> list[Row]:
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(query.encode(), params)
-        return await cursor.fetchall()
+        return [] if cursor.description is None else await cursor.fetchall()
 
 
 def _is_disconnect(problem: BaseException) -> bool:

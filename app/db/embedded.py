@@ -136,7 +136,8 @@ class EmbeddedServer:
                 if _flock(users, exclusive=True, wait=False):
                     self._stop()
                     if self._sockets != self._data:
-                        self._sockets.rmdir()
+                        with suppress(OSError):
+                            self._sockets.rmdir()
             finally:
                 os.close(users)
 

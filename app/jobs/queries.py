@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, delete, or_, select, tuple_, update
+from sqlalchemy import Uuid, and_, delete, literal, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -68,7 +68,7 @@ def select_jobs(
     if status is not None:
         conditions.append(c.status == status)
     if after is not None:
-        conditions.append(tuple_(c.created_at, c.job_id) < tuple_(*after))
+        conditions.append(tuple_(c.created_at, c.job_id) < tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False))))
     return select(*_shown).where(and_(*conditions)).order_by(c.created_at.desc(), c.job_id.desc()).limit(limit)
 
 

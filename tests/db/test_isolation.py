@@ -1,0 +1,291 @@
+"""Isolation: no row of another tenant or project can be read, written, changed or removed, on any table there is."""
+
+import queue
+import threading
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg_pool import ConnectionPool
+
+from app.db.catalogue import tenant_rules
+from app.db.rls import Rule
+from app.db.schema import load_metadata
+from tests.conftest import TestDatabase
+from tests.pooling_proxy import PoolingProxy
+
+ALPHA, BETA = "alpha", "beta"
+ONE, TWO = "one", "two"
+
+WALK = """
+    SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND EXISTS (
+        SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
+    ORDER BY 1"""
+
+COLUMNS = """
+    SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"""
+
+KEY_COLUMNS = """
+    SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+    WHERE i.indrelid = %s::regclass AND i.indisprimary"""
+
+# What a table wants beyond a value of the right type. A new table with a CHECK of its own adds its line here.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "api_keys": {"kind": "agent", "secret_hash": b"x" * 32},
+    "gardens": {"scope": "project_shared"},
+    "garden_members": {"role": "reader"},
+    "jobs": {"status": "pending", "kind": "embed", "lease_owner": None, "max_attempts": 5},
+}
+BY_TYPE: dict[str, Any] = {
+    "text": "words",
+    "uuid": None,
+    "jsonb": "{}",
+    "bytea": b"bytes",
+    "boolean": False,
+    "smallint": 1,
+    "integer": 1,
+    "bigint": 1,
+    "timestamp with time zone": "2026-01-01T00:00:00Z",
+    "text[]": [],
+    "bigint[]": [],
+    "integer[]": [],
+    "uuid[]": [],
+    "double precision": 0.5,
+    "real": 0.5,
+}
+
+
+def tables(connection: psycopg.Connection[Any]) -> list[str]:
+    """Every table with a tenant_id that the catalogue knows."""
+    return [row[0] for row in connection.execute(WALK.encode()).fetchall()]
+
+
+def make_row(connection: psycopg.Connection[Any], table: str, tenant: str, project: str) -> dict[str, Any]:
+    """A plausible row of any table, unique by its ids; parents that it refers to are those of the fixture."""
+    row: dict[str, Any] = {}
+    for name, kind in connection.execute(COLUMNS.encode(), (table,)).fetchall():
+        row[name] = str(uuid4()) if kind == "uuid" else BY_TYPE[kind]
+        if kind == "text":
+            row[name] = f"w{uuid4().hex[:12]}"
+    row.update(SPECIAL.get(table, {}))
+    row["tenant_id"] = tenant
+    if "project_id" in row:
+        row["project_id"] = project
+    return row
+
+
+def insert(connection: psycopg.Connection[Any], table: str, row: dict[str, Any]) -> None:
+    """Inserts a row given by its columns."""
+    connection.execute(
+        sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+            sql.Identifier(table),
+            sql.SQL(", ").join(map(sql.Identifier, row)),
+            sql.SQL(", ").join(sql.Placeholder() * len(row)),
+        ),
+        list(row.values()),
+    )
+
+
+def scope(connection: psycopg.Connection[Any], tenant: str, project: str, reach: str = "") -> None:
+    """Enters a tenant's project for this transaction."""
+    connection.execute("SELECT set_scope(%s, %s, 'robin', NULL, %s)", (tenant, project, reach))
+
+
+@pytest.fixture(scope="module")
+def filled(database: TestDatabase) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """One row in every table for two tenants with two projects each, written past the policies."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    with psycopg.connect(database.superuser) as connection:
+        # References are not the subject here, and a generic row cannot know them.
+        connection.execute("SET session_replication_role = replica")
+        for table in tables(connection):
+            for tenant in (ALPHA, BETA):
+                for project in (ONE, TWO):
+                    row = make_row(connection, table, tenant, project)
+                    if table == "tenants" and project == TWO:
+                        continue
+                    insert(connection, table, row)
+                    rows[table, tenant, project] = row
+        connection.commit()
+    return rows
+
+
+def all_tables() -> list[str]:
+    """The tables this version declares; the walk below proves that the database has no others."""
+    return sorted(tenant_rules(load_metadata()))
+
+
+def address(connection: psycopg.Connection[Any], table: str, row: dict[str, Any]) -> tuple[sql.Composed, list[Any]]:
+    """A WHERE clause that finds one row by its primary key."""
+    names = [name for (name,) in connection.execute(KEY_COLUMNS.encode(), (table,)).fetchall()]
+    clause = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in names)
+    return clause, [row[name] for name in names]
+
+
+def seen(connection: psycopg.Connection[Any], table: str, row: dict[str, Any]) -> int:
+    """How many rows answer to this row's key from here."""
+    clause, values = address(connection, table, row)
+    found = connection.execute(
+        sql.SQL("SELECT count(*) FROM {} WHERE {}").format(sql.Identifier(table), clause), values
+    ).fetchone()
+    assert found is not None
+    return found[0]
+
+
+def attack(connection: psycopg.Connection[Any], table: str, row: dict[str, Any]) -> None:
+    """Fails unless reading, changing, removing and forging this row are all impossible from the present scope."""
+    assert seen(connection, table, row) == 0, "read"
+    clause, values = address(connection, table, row)
+    name = sql.Identifier(table)
+    for statement in (
+        sql.SQL("UPDATE {} SET tenant_id = tenant_id WHERE {}").format(name, clause),
+        sql.SQL("DELETE FROM {} WHERE {}").format(name, clause),
+    ):
+        try:
+            with connection.transaction():
+                assert connection.execute(statement, values).rowcount == 0, statement.as_string()
+        except psycopg.errors.InsufficientPrivilege:
+            pass  # not granted at all: refused before any policy is asked
+    forged = make_row(connection, table, row["tenant_id"], row.get("project_id") or ONE)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+        insert(connection, table, forged)
+
+
+def test_the_database_has_no_tenant_table_that_this_version_does_not_declare(database: TestDatabase) -> None:
+    with psycopg.connect(database.superuser) as connection:
+        assert tables(connection) == all_tables()
+
+
+@pytest.mark.parametrize("table", all_tables())
+def test_rows_of_another_tenant_cannot_be_touched(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str
+) -> None:
+    with psycopg.connect(database.app) as connection:
+        for reach in ("", "cross_project", "legal_hold"):
+            scope(connection, ALPHA, ONE, reach)
+            attack(connection, table, filled[table, BETA, ONE])
+            connection.rollback()
+
+
+@pytest.mark.parametrize("table", [name for name, rule in tenant_rules(load_metadata()).items() if rule != Rule.TENANT])
+def test_rows_of_another_project_cannot_be_touched(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str
+) -> None:
+    with psycopg.connect(database.app) as connection:
+        scope(connection, ALPHA, ONE)
+        attack(connection, table, filled[table, ALPHA, TWO])
+
+
+@pytest.mark.parametrize("table", all_tables())
+@pytest.mark.parametrize("context", ["never set", "set to nothing", "left over from another transaction"])
+def test_without_a_scope_there_is_nothing(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str, context: str
+) -> None:
+    with psycopg.connect(database.app) as connection:
+        if context == "set to nothing":
+            scope(connection, "", "")
+        if context == "left over from another transaction":
+            scope(connection, ALPHA, ONE, "cross_project")
+            assert seen(connection, table, filled[table, ALPHA, ONE]) == 1
+            connection.commit()
+        attack(connection, table, filled[table, ALPHA, ONE])
+
+
+@pytest.mark.parametrize("table", all_tables())
+def test_ones_own_rows_are_there(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str
+) -> None:
+    """Without this, an empty policy would pass every test above."""
+    with psycopg.connect(database.app) as connection:
+        scope(connection, ALPHA, ONE)
+        assert seen(connection, table, filled[table, ALPHA, ONE]) == 1
+
+
+def count_foreign(connection: psycopg.Connection[Any], tenant: str) -> int:
+    """Rows of anybody else that a transaction of this tenant can see, over all tables at once."""
+    scope(connection, tenant, ONE, "cross_project")
+    parts = [
+        sql.SQL("SELECT count(*) FILTER (WHERE tenant_id <> {}) AS foreign_rows, count(*) AS own FROM {}").format(
+            sql.Literal(tenant), sql.Identifier(table)
+        )
+        for table in ("jobs", "gardens", "api_keys")
+    ]
+    found = connection.execute(
+        sql.SQL("SELECT sum(foreign_rows), min(own) FROM ({}) x").format(sql.SQL(" UNION ALL ").join(parts))
+    ).fetchone()
+    assert found is not None
+    assert found[1] > 0, "the tenant's own rows have to be there, or nothing was tested"
+    return int(found[0])
+
+
+def race(pool: ConnectionPool[Any], *, threads: int, transactions: int) -> int:
+    """Alternating transactions of two tenants on shared connections; answers the number of foreign rows seen."""
+    foreign: queue.SimpleQueue[int] = queue.SimpleQueue()
+    failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+
+    def work(number: int) -> None:
+        try:
+            total = 0
+            for turn in range(transactions // threads):
+                with pool.connection() as connection:
+                    total += count_foreign(connection, ALPHA if (turn + number) % 2 else BETA)
+            foreign.put(total)
+        except BaseException as problem:
+            failures.put(problem)
+            raise
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert failures.empty()
+    return sum(foreign.get() for _ in range(threads))
+
+
+@pytest.mark.slow
+def test_a_race_of_two_tenants_over_two_connections_sees_no_foreign_row(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]]
+) -> None:
+    with ConnectionPool(database.app, min_size=2, max_size=2, open=True, timeout=120) as pool:
+        assert race(pool, threads=8, transactions=20_000) == 0
+
+
+@pytest.mark.slow
+def test_the_same_through_a_pooler_in_transaction_mode(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]]
+) -> None:
+    proxy = PoolingProxy(database.app, server_connections=2)
+    proxy.start_in_thread()
+    try:
+        with ConnectionPool(
+            proxy.conninfo, min_size=8, max_size=8, open=True, timeout=120, kwargs={"prepare_threshold": None}
+        ) as pool:
+            assert race(pool, threads=8, transactions=4_000) == 0
+    finally:
+        proxy.stop()
+
+
+def test_a_pooled_connection_that_another_client_used_shows_nothing(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]]
+) -> None:
+    proxy = PoolingProxy(database.app, server_connections=1)
+    proxy.start_in_thread()
+    try:
+        with (
+            psycopg.connect(proxy.conninfo, prepare_threshold=None) as first,
+            psycopg.connect(proxy.conninfo, prepare_threshold=None) as second,
+        ):
+            scope(first, ALPHA, ONE, "cross_project")
+            pid = first.execute("SELECT pg_backend_pid()").fetchone()
+            assert seen(first, "jobs", filled["jobs", ALPHA, ONE]) == 1
+            first.commit()
+            assert second.execute("SELECT pg_backend_pid()").fetchone() == pid
+            for table in all_tables():
+                attack(second, table, filled[table, ALPHA, ONE])
+    finally:
+        proxy.stop()

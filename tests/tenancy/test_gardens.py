@@ -1,0 +1,510 @@
+"""Gardens over HTTP: what they are, who belongs to them, and who may change that."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Barrier
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from tests.conftest import Tenancy
+
+Clients = Callable[..., httpx.Client]
+Calls = list[Callable[[], httpx.Response]]
+
+GARDEN_FIELDS = {"garden_id", "slug", "name", "scope", "description", "created_by", "created_at"}
+SCOPES = {
+    "agent_private": "agent_private",
+    "local": "agent_private",
+    "project_shared": "project_shared",
+    "team": "project_shared",
+    "team_shared": "project_shared",
+    "org_shared": "org_shared",
+    "company": "org_shared",
+    "public": "public",
+}
+
+
+@dataclass
+class People:
+    """Callers of one tenant: agents of project default, an agent elsewhere, an administrator, and a stranger."""
+
+    robin: httpx.Client
+    wren: httpx.Client
+    finch: httpx.Client
+    robin_elsewhere: httpx.Client
+    admin: httpx.Client
+    admin_elsewhere: httpx.Client
+    stranger: httpx.Client
+
+
+@pytest.fixture(scope="module")
+def keys(tenancy: Tenancy) -> dict[str, str]:
+    """Keys of two tenants that share all their names."""
+    tenancy.tenant("acme", "default", "other")
+    tenancy.tenant("rival", "default")
+    return {
+        "robin": tenancy.key("acme", agent_id="robin"),
+        "wren": tenancy.key("acme", agent_id="wren"),
+        "finch": tenancy.key("acme", agent_id="finch"),
+        "robin_elsewhere": tenancy.key("acme", agent_id="robin", project_id="other"),
+        "reader": tenancy.key("acme", agent_id="robin", scopes=["notes:read"]),
+        "admin": tenancy.key("acme", kind="admin"),
+        "stranger": tenancy.key("rival", agent_id="robin"),
+        "stranger_admin": tenancy.key("rival", kind="admin"),
+    }
+
+
+@pytest.fixture
+def people(keys: dict[str, str], as_key: Clients) -> People:
+    """A client for each of them."""
+    return People(
+        robin=as_key(keys["robin"]),
+        wren=as_key(keys["wren"]),
+        finch=as_key(keys["finch"]),
+        robin_elsewhere=as_key(keys["robin_elsewhere"]),
+        admin=as_key(keys["admin"], "default"),
+        admin_elsewhere=as_key(keys["admin"], "other"),
+        stranger=as_key(keys["stranger"]),
+    )
+
+
+def slug() -> str:
+    """A slug nobody else uses."""
+    return f"bed-{secrets.token_hex(4)}"
+
+
+def plant(client: httpx.Client, **fields: Any) -> dict[str, Any]:
+    """A new garden."""
+    answer = client.post("/v1/gardens", json={"slug": slug(), **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["garden"]
+
+
+def admit(client: httpx.Client, garden: str, agent: str, role: str) -> httpx.Response:
+    """Sets a member."""
+    return client.put(f"/v1/gardens/{garden}/members/{agent}", json={"role": role})
+
+
+def dismiss(client: httpx.Client, garden: str, agent: str) -> httpx.Response:
+    """Removes a member."""
+    return client.delete(f"/v1/gardens/{garden}/members/{agent}")
+
+
+def members(client: httpx.Client, garden: str) -> dict[str, str]:
+    """Roles by agent."""
+    answer = client.get(f"/v1/gardens/{garden}/members")
+    assert answer.status_code == 200, answer.text
+    return {member["agent_id"]: member["role"] for member in answer.json()["members"]}
+
+
+def walk(client: httpx.Client, path: str, items: str, limit: int) -> list[dict[str, Any]]:
+    """All rows of a list, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = client.get(path, params={"limit": limit, **cursor})
+        assert answer.status_code == 200, answer.text
+        assert len(answer.json()[items]) <= limit
+        found += answer.json()[items]
+        if answer.json()["next_cursor"] is None:
+            return found
+        cursor = {"cursor": answer.json()["next_cursor"]}
+
+
+def slugs(client: httpx.Client) -> set[str]:
+    """Slugs of the gardens a caller is shown."""
+    return {garden["slug"] for garden in walk(client, "/v1/gardens", "gardens", 200)}
+
+
+def refused(answer: httpx.Response, status: int, code: str) -> None:
+    """Checks that an answer is this refusal."""
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["code"] == code
+
+
+def every_use_of(client: httpx.Client, garden: str) -> list[httpx.Response]:
+    """The answers to everything one can do with a garden."""
+    return [
+        client.get(f"/v1/gardens/{garden}"),
+        client.patch(f"/v1/gardens/{garden}", json={"name": "taken over"}),
+        client.get(f"/v1/gardens/{garden}/members"),
+        admit(client, garden, "robin", "reader"),
+        admit(client, garden, "magpie", "admin"),
+        dismiss(client, garden, "robin"),
+        dismiss(client, garden, "magpie"),
+    ]
+
+
+def at_once(calls: Calls) -> list[int]:
+    """The statuses of calls that start together."""
+    barrier = Barrier(len(calls))
+
+    def start(call: Callable[[], httpx.Response]) -> int:
+        barrier.wait()
+        return call().status_code
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(start, calls))
+
+
+# What a garden is
+
+
+def test_a_garden_is_answered_as_it_was_made(people: People) -> None:
+    name = slug()
+    fields = {"slug": name, "name": "Roses", "scope": "org_shared", "description": "Red ones."}
+    answer = people.robin.post("/v1/gardens", json=fields)
+    assert answer.status_code == 201
+    assert answer.json()["created"] is True
+    garden = answer.json()["garden"]
+    assert set(garden) == GARDEN_FIELDS
+    assert {field: garden[field] for field in fields} == fields
+    assert garden["created_by"] == "robin"
+    assert UUID(garden["garden_id"])
+    assert people.robin.get(f"/v1/gardens/{garden['garden_id']}").json() == garden
+
+
+def test_a_garden_needs_only_a_slug(people: People) -> None:
+    garden = plant(people.robin)
+    assert (garden["name"], garden["scope"], garden["description"]) == (garden["slug"], "project_shared", "")
+
+
+@pytest.mark.parametrize("text", ["a", "7", "a-b-c", "0-", "x" * 63])
+def test_slugs_of_small_letters_digits_and_dashes_are_taken(people: People, text: str) -> None:
+    answer = people.robin.post("/v1/gardens", json={"slug": text})
+    assert answer.status_code == 201
+    assert answer.json()["garden"]["slug"] == text
+
+
+@pytest.mark.parametrize("text", ["", "-a", "A", "aB", "a_b", "a b", "a.b", "a/b", "é", "x" * 64, "a\n", "\na"])
+def test_other_slugs_are_refused(people: People, text: str) -> None:
+    before = slugs(people.admin)
+    refused(people.robin.post("/v1/gardens", json={"slug": text}), 400, "invalid_request")
+    assert slugs(people.admin) == before
+
+
+@pytest.mark.parametrize(("given", "stored"), SCOPES.items())
+def test_every_word_for_a_scope_is_kept_as_the_canonical_one(people: People, given: str, stored: str) -> None:
+    garden = plant(people.robin, scope=given)
+    assert garden["scope"] == stored
+    assert people.robin.get(f"/v1/gardens/{garden['garden_id']}").json()["scope"] == stored
+
+
+@pytest.mark.parametrize("scope", ["", "private", "TEAM", "everybody", None])
+def test_a_scope_that_is_none_is_refused(people: People, scope: str | None) -> None:
+    name = slug()
+    refused(people.robin.post("/v1/gardens", json={"slug": name, "scope": scope}), 400, "invalid_request")
+    assert name not in slugs(people.admin)
+
+
+@pytest.mark.parametrize(("field", "longest"), [("name", 200), ("description", 2000)])
+def test_texts_have_a_longest_length(people: People, field: str, longest: int) -> None:
+    assert plant(people.robin, **{field: "ö" * longest})[field] == "ö" * longest
+    too_long = {"slug": slug(), field: "ö" * (longest + 1)}
+    refused(people.robin.post("/v1/gardens", json=too_long), 400, "invalid_request")
+    assert too_long["slug"] not in slugs(people.admin)
+
+
+def test_a_slug_is_taken_once_in_a_project(people: People) -> None:
+    first = plant(people.robin)
+    refused(people.wren.post("/v1/gardens", json={"slug": first["slug"]}), 409, "garden_exists")
+    assert people.robin.get(f"/v1/gardens/{first['garden_id']}").json() == first
+
+
+def test_the_same_slug_is_free_in_another_project_and_another_tenant(people: People) -> None:
+    name = plant(people.robin)["slug"]
+    assert plant(people.robin_elsewhere, slug=name)["slug"] == name
+    assert plant(people.stranger, slug=name)["slug"] == name
+
+
+def test_an_admin_key_makes_gardens_too(people: People) -> None:
+    garden = plant(people.admin)
+    assert garden["created_by"] == "admin"
+    assert members(people.admin, garden["garden_id"]) == {"admin": "admin"}
+
+
+def test_a_key_that_may_only_read_makes_no_garden(keys: dict[str, str], people: People, as_key: Clients) -> None:
+    reader = as_key(keys["reader"])
+    name = slug()
+    refused(reader.post("/v1/gardens", json={"slug": name}), 403, "missing_scope")
+    assert name not in slugs(people.admin)
+
+
+def test_an_admin_of_the_garden_renames_it(people: People) -> None:
+    garden = plant(people.robin)
+    path = f"/v1/gardens/{garden['garden_id']}"
+    renamed = people.robin.patch(path, json={"name": "Tulips"})
+    assert (renamed.status_code, renamed.json()) == (200, {**garden, "name": "Tulips"})
+    described = people.robin.patch(path, json={"description": "Yellow ones."})
+    assert described.json() == {**garden, "name": "Tulips", "description": "Yellow ones."}
+    assert people.robin.get(path).json() == described.json()
+
+
+@pytest.mark.parametrize("change", [{"scope": "public"}, {"slug": "renamed"}, {"created_by": "wren"}, {}])
+def test_nothing_else_of_a_garden_can_be_changed(people: People, change: dict[str, str]) -> None:
+    garden = plant(people.robin)
+    path = f"/v1/gardens/{garden['garden_id']}"
+    for caller in (people.robin, people.admin):
+        refused(caller.patch(path, json=change), 400, "invalid_request")
+        with_name = caller.patch(path, json={"name": "Tulips", **change}) if change else None
+        assert with_name is None or with_name.status_code == 400
+    assert people.robin.get(path).json() == garden
+
+
+# Who sees which garden
+
+
+def test_the_creator_is_its_first_admin(people: People) -> None:
+    garden = plant(people.robin)["garden_id"]
+    assert members(people.robin, garden) == {"robin": "admin"}
+
+
+def test_an_agent_is_shown_its_gardens_and_an_admin_key_all_of_the_project(people: People) -> None:
+    mine, shared, theirs = plant(people.robin), plant(people.wren), plant(people.wren)
+    admit(people.wren, shared["garden_id"], "robin", "reader")
+    mine, shared, theirs = mine["slug"], shared["slug"], theirs["slug"]
+    assert slugs(people.robin) >= {mine, shared}
+    assert theirs not in slugs(people.robin)
+    assert slugs(people.wren) >= {shared, theirs}
+    assert mine not in slugs(people.wren)
+    assert slugs(people.admin) >= {mine, shared, theirs}
+
+
+@pytest.mark.parametrize("caller", ["robin", "admin"])
+@pytest.mark.parametrize("limit", [1, 3, 200])
+def test_pages_of_gardens_show_each_garden_once_by_slug(people: People, caller: str, limit: int) -> None:
+    made = {plant(people.robin)["garden_id"] for _ in range(4)}
+    listed = walk(getattr(people, caller), "/v1/gardens", "gardens", limit)
+    ids = [garden["garden_id"] for garden in listed]
+    assert len(ids) == len(set(ids))
+    assert made <= set(ids)
+    assert {frozenset(garden) for garden in listed} == {frozenset(GARDEN_FIELDS)}
+
+
+def test_whoami_names_the_gardens_one_belongs_to(people: People) -> None:
+    mine, theirs = plant(people.robin)["garden_id"], plant(people.wren)["garden_id"]
+
+    def known(client: httpx.Client) -> set[str]:
+        return set(client.get("/v1/whoami").json()["gardens"])
+
+    assert mine in known(people.robin)
+    assert theirs not in known(people.robin)
+    admit(people.wren, theirs, "robin", "reader")
+    assert {mine, theirs} <= known(people.robin)
+    dismiss(people.wren, theirs, "robin")
+    assert theirs not in known(people.robin)
+    assert known(people.robin_elsewhere).isdisjoint({mine, theirs})
+    assert known(people.stranger).isdisjoint({mine, theirs})
+
+
+def test_an_unknown_garden_is_not_found(people: People) -> None:
+    for caller in (people.robin, people.admin):
+        for answer in every_use_of(caller, str(uuid4())):
+            refused(answer, 404, "garden_not_found")
+
+
+def test_a_garden_of_another_project_or_tenant_is_not_found(
+    people: People, keys: dict[str, str], as_key: Clients
+) -> None:
+    garden = plant(people.robin)
+    strangers = [
+        people.robin_elsewhere,
+        people.admin_elsewhere,
+        people.stranger,
+        as_key(keys["stranger_admin"], "default"),
+    ]
+    for caller in strangers:
+        for answer in every_use_of(caller, garden["garden_id"]):
+            refused(answer, 404, "garden_not_found")
+        assert garden["slug"] not in slugs(caller)
+    assert people.robin.get(f"/v1/gardens/{garden['garden_id']}").json() == garden
+    assert members(people.robin, garden["garden_id"]) == {"robin": "admin"}
+
+
+def test_an_agent_that_is_no_member_is_turned_away(people: People) -> None:
+    garden = plant(people.robin)
+    for answer in every_use_of(people.wren, garden["garden_id"]):
+        refused(answer, 403, "garden_forbidden")
+    refused(admit(people.wren, garden["garden_id"], "wren", "reader"), 403, "garden_forbidden")
+    refused(dismiss(people.wren, garden["garden_id"], "wren"), 403, "garden_forbidden")
+    assert people.robin.get(f"/v1/gardens/{garden['garden_id']}").json() == garden
+    assert members(people.robin, garden["garden_id"]) == {"robin": "admin"}
+
+
+@pytest.mark.parametrize("role", ["writer", "reader"])
+def test_members_who_are_no_admins_see_the_garden_but_do_not_run_it(people: People, role: str) -> None:
+    garden = plant(people.robin)
+    place = garden["garden_id"]
+    admit(people.robin, place, "wren", role)
+    assert people.wren.get(f"/v1/gardens/{place}").json() == garden
+    assert members(people.wren, place) == {"robin": "admin", "wren": role}
+    refused(people.wren.patch(f"/v1/gardens/{place}", json={"name": "taken over"}), 403, "garden_forbidden")
+    refused(admit(people.wren, place, "wren", "admin"), 403, "garden_forbidden")
+    refused(admit(people.wren, place, "finch", "reader"), 403, "garden_forbidden")
+    refused(dismiss(people.wren, place, "robin"), 403, "garden_forbidden")
+    assert people.robin.get(f"/v1/gardens/{place}").json() == garden
+    assert members(people.robin, place) == {"robin": "admin", "wren": role}
+
+
+def test_an_admin_key_runs_every_garden_of_the_project(people: People) -> None:
+    garden = plant(people.robin)["garden_id"]
+    assert people.admin.get(f"/v1/gardens/{garden}").status_code == 200
+    assert people.admin.patch(f"/v1/gardens/{garden}", json={"name": "Tulips"}).json()["name"] == "Tulips"
+    assert admit(people.admin, garden, "wren", "writer").status_code == 201
+    assert dismiss(people.admin, garden, "wren").status_code == 204
+    assert members(people.admin, garden) == {"robin": "admin"}
+
+
+# Members
+
+
+@pytest.mark.parametrize("role", ["admin", "writer", "reader"])
+def test_a_member_is_new_once_and_then_known(people: People, role: str) -> None:
+    garden = plant(people.robin)["garden_id"]
+    first = admit(people.robin, garden, "wren", role)
+    assert first.status_code == 201
+    assert first.json()["created"] is True
+    member = first.json()["member"]
+    assert (member["agent_id"], member["role"], member["added_by"]) == ("wren", role, "robin")
+    again = admit(people.robin, garden, "wren", role)
+    assert again.status_code == 200
+    assert again.json() == {"member": member, "created": False}
+
+
+def test_a_role_can_be_changed(people: People) -> None:
+    garden = plant(people.robin)["garden_id"]
+    admit(people.robin, garden, "wren", "reader")
+    changed = admit(people.robin, garden, "wren", "admin")
+    assert (changed.status_code, changed.json()["created"], changed.json()["member"]["role"]) == (200, False, "admin")
+    assert members(people.robin, garden) == {"robin": "admin", "wren": "admin"}
+    assert people.wren.patch(f"/v1/gardens/{garden}", json={"name": "Tulips"}).status_code == 200
+    admit(people.robin, garden, "wren", "writer")
+    refused(people.wren.patch(f"/v1/gardens/{garden}", json={"name": "Roses"}), 403, "garden_forbidden")
+
+
+@pytest.mark.parametrize("role", ["owner", "ADMIN", "", None])
+def test_a_role_that_is_none_is_refused(people: People, role: str | None) -> None:
+    garden = plant(people.robin)["garden_id"]
+    answer = people.robin.put(f"/v1/gardens/{garden}/members/wren", json={"role": role})
+    refused(answer, 400, "invalid_request")
+    assert members(people.robin, garden) == {"robin": "admin"}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 200])
+def test_pages_of_members_show_each_member_once(people: People, limit: int) -> None:
+    garden = plant(people.robin)["garden_id"]
+    agents = {"Zoe", "a.b", "a:b", "b@c", "x-1", "x_2"}
+    for agent in agents:
+        admit(people.robin, garden, agent, "reader")
+    listed = [member["agent_id"] for member in walk(people.robin, f"/v1/gardens/{garden}/members", "members", limit)]
+    assert len(listed) == 7
+    assert set(listed) == agents | {"robin"}
+
+
+@pytest.mark.parametrize("role", ["writer", "reader", "admin"])
+def test_a_member_may_leave(people: People, role: str) -> None:
+    garden = plant(people.robin)["garden_id"]
+    admit(people.robin, garden, "wren", role)
+    assert dismiss(people.wren, garden, "wren").status_code == 204
+    assert members(people.robin, garden) == {"robin": "admin"}
+    refused(people.wren.get(f"/v1/gardens/{garden}"), 403, "garden_forbidden")
+
+
+def test_a_removed_member_is_out_at_the_next_request(people: People) -> None:
+    garden = plant(people.robin)
+    admit(people.robin, garden["garden_id"], "wren", "writer")
+    assert people.wren.get(f"/v1/gardens/{garden['garden_id']}").status_code == 200
+    assert dismiss(people.robin, garden["garden_id"], "wren").status_code == 204
+    refused(people.wren.get(f"/v1/gardens/{garden['garden_id']}"), 403, "garden_forbidden")
+    assert garden["slug"] not in slugs(people.wren)
+
+
+def test_somebody_who_is_no_member_cannot_be_removed(people: People) -> None:
+    garden = plant(people.robin)["garden_id"]
+    refused(dismiss(people.robin, garden, "wren"), 404, "member_not_found")
+
+
+@pytest.mark.parametrize("caller", ["robin", "admin"])
+@pytest.mark.parametrize("role", ["writer", "reader"])
+def test_the_last_admin_cannot_be_demoted(people: People, caller: str, role: str) -> None:
+    garden = plant(people.robin)["garden_id"]
+    admit(people.robin, garden, "wren", "writer")
+    refused(admit(getattr(people, caller), garden, "robin", role), 403, "garden_last_admin")
+    assert members(people.robin, garden) == {"robin": "admin", "wren": "writer"}
+
+
+@pytest.mark.parametrize("caller", ["robin", "admin"])
+def test_the_last_admin_cannot_leave_or_be_removed(people: People, caller: str) -> None:
+    garden = plant(people.robin)["garden_id"]
+    admit(people.robin, garden, "wren", "writer")
+    refused(dismiss(getattr(people, caller), garden, "robin"), 403, "garden_last_admin")
+    assert members(people.robin, garden) == {"robin": "admin", "wren": "writer"}
+
+
+def test_the_last_admin_may_be_made_admin_again(people: People) -> None:
+    garden = plant(people.robin)["garden_id"]
+    assert admit(people.robin, garden, "robin", "admin").status_code == 200
+
+
+def test_with_a_successor_the_first_admin_may_go(people: People) -> None:
+    garden = plant(people.robin)["garden_id"]
+    admit(people.robin, garden, "wren", "admin")
+    assert admit(people.robin, garden, "robin", "reader").status_code == 200
+    assert dismiss(people.robin, garden, "robin").status_code == 204
+    assert members(people.wren, garden) == {"wren": "admin"}
+    refused(dismiss(people.wren, garden, "wren"), 403, "garden_last_admin")
+
+
+# At the same time
+
+
+def test_of_two_admins_who_leave_at_the_same_time_one_stays(people: People) -> None:
+    for _ in range(10):
+        garden = plant(people.robin)["garden_id"]
+        admit(people.robin, garden, "wren", "admin")
+        left = at_once([lambda: dismiss(people.robin, garden, "robin"), lambda: dismiss(people.wren, garden, "wren")])
+        assert sorted(left) == [204, 403]
+        remaining = {"wren": "admin"} if left[0] == 204 else {"robin": "admin"}
+        assert members(people.admin, garden) == remaining
+
+
+def test_of_two_admins_who_demote_each_other_one_stays(people: People) -> None:
+    for _ in range(10):
+        garden = plant(people.robin)["garden_id"]
+        admit(people.robin, garden, "wren", "admin")
+        changed = at_once(
+            [
+                lambda: admit(people.robin, garden, "wren", "reader"),
+                lambda: admit(people.wren, garden, "robin", "reader"),
+            ]
+        )
+        assert sorted(changed) == [200, 403]
+        assert sorted(members(people.admin, garden).values()) == ["admin", "reader"]
+
+
+def test_of_several_who_take_a_slug_at_the_same_time_one_gets_it(people: People) -> None:
+    def take(client: httpx.Client, name: str) -> httpx.Response:
+        return client.post("/v1/gardens", json={"slug": name})
+
+    for _ in range(5):
+        name = slug()
+        callers = (people.robin, people.wren, people.finch)
+        taken = at_once([lambda caller=caller: take(caller, name) for caller in callers])
+        assert sorted(taken) == [201, 409, 409]
+        (garden,) = [row for row in walk(people.admin, "/v1/gardens", "gardens", 200) if row["slug"] == name]
+        winner = ("robin", "wren", "finch")[taken.index(201)]
+        assert garden["created_by"] == winner
+        assert members(people.admin, garden["garden_id"]) == {winner: "admin"}
+
+
+def test_a_member_admitted_twice_at_the_same_time_is_new_once(people: People) -> None:
+    for _ in range(5):
+        garden = plant(people.robin)["garden_id"]
+        admitted = at_once([lambda: admit(people.robin, garden, "wren", "writer")] * 3)
+        assert sorted(admitted) == [200, 200, 201]
+        assert members(people.robin, garden) == {"robin": "admin", "wren": "writer"}

@@ -1,0 +1,101 @@
+"""Rate limits: never above the limit in any minute, over all replicas, without a counter written on every request."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psycopg
+import pytest
+
+from tests.conftest import Tenancy, TestDatabase
+from tests.service import RunningService, start_service
+
+Clients = Callable[..., httpx.Client]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tenants(tenancy: Tenancy) -> None:
+    tenancy.tenant("acme")
+
+
+@pytest.fixture(scope="module")
+def replica(database: TestDatabase) -> Iterator[RunningService]:
+    with start_service(database.url("app")) as running:
+        yield running
+
+
+def test_the_limit_is_reached_and_then_refused_with_a_time_to_wait(tenancy: Tenancy, as_key: Clients) -> None:
+    client = as_key(tenancy.key("acme", rate_limits={"read": 25}))
+    answers = [client.get("/v1/whoami") for _ in range(40)]
+    assert [answer.status_code for answer in answers] == [200] * 25 + [429] * 15
+    refused = answers[-1]
+    assert refused.json()["error"]["code"] == "rate_limited"
+    assert refused.json()["error"]["details"] == {"work": "read", "limit_per_minute": 25}
+    assert 1 <= int(refused.headers["retry-after"]) <= 62
+
+
+def test_kinds_of_work_and_keys_have_budgets_of_their_own(tenancy: Tenancy, as_key: Clients) -> None:
+    client = as_key(tenancy.key("acme", rate_limits={"read": 1, "write": 2}))
+    assert [client.get("/v1/whoami").status_code for _ in range(2)] == [200, 429]
+    made = [client.post("/v1/gardens", json={"slug": f"rate-{number}"}).status_code for number in range(3)]
+    assert made == [201, 201, 429]
+    assert as_key(tenancy.key("acme", rate_limits={"read": 1})).get("/v1/whoami").status_code == 200
+
+
+def test_the_hot_path_is_limited_too(tenancy: Tenancy, as_key: Clients) -> None:
+    client = as_key(tenancy.key("acme", rate_limits={"read": 3}))
+    path = "/v1/jobs/018f0000-0000-7000-8000-000000000000"
+    assert [client.get(path).status_code for _ in range(5)] == [404, 404, 404, 429, 429]
+
+
+def test_zero_means_no_limit(tenancy: Tenancy, as_key: Clients) -> None:
+    client = as_key(tenancy.key("acme", rate_limits={"read": 0}))
+    assert {client.get("/v1/whoami").status_code for _ in range(50)} == {200}
+
+
+def test_two_replicas_together_never_pass_the_limit(
+    tenancy: Tenancy, service: RunningService, replica: RunningService
+) -> None:
+    key = tenancy.key("acme", rate_limits={"read": 100})
+
+    def flood(url: str) -> int:
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+            return sum(client.get("/v1/whoami").status_code == 200 for _ in range(120))
+
+    with ThreadPoolExecutor(4) as pool:
+        passed = sum(pool.map(flood, [service.url, replica.url] * 2))
+    assert passed <= 100
+    assert passed >= 80, "blocks held by one replica may go unused, but not many"
+
+
+@pytest.mark.slow
+def test_no_minute_wherever_it_starts_sees_more_than_the_limit(tenancy: Tenancy, as_key: Clients) -> None:
+    client = as_key(tenancy.key("acme", rate_limits={"read": 30}))
+    passed: list[float] = []
+    end = time.monotonic() + 70
+    while time.monotonic() < end:
+        if client.get("/v1/whoami").status_code == 200:
+            passed.append(time.monotonic())
+        time.sleep(0.12)
+    assert len(passed) > 30, "after a minute there is budget again"
+    for start in passed:
+        assert sum(start <= moment < start + 60 for moment in passed) <= 30
+
+
+def test_requests_are_counted_in_memory_not_in_the_row(
+    database: TestDatabase, tenancy: Tenancy, as_key: Clients
+) -> None:
+    issued = tenancy.issue("acme", rate_limits={"read": 10_000})
+    client = as_key(issued["key"])
+    started = time.monotonic()
+    assert {client.get("/v1/whoami").status_code for _ in range(200)} == {200}
+    slots = (time.monotonic() - started) // 2 + 2
+    with psycopg.connect(database.superuser) as connection:
+        found = connection.execute(
+            "SELECT (SELECT sum(c) FROM unnest(counts) c), cardinality(slots) FROM rate_windows WHERE key_id = %s",
+            (issued["key_id"],),
+        ).fetchone()
+    assert found is not None
+    assert found[0] >= 200
+    assert found[1] <= slots, "one reservation for each slot of two seconds, not one for each request"
