@@ -31,7 +31,7 @@ $(VENV)/.development: requirements.lock $(VENV)/.runtime
 install: $(VENV)/.runtime ## set up .venv alone
 
 run: $(VENV)/.runtime ## start the service: API and worker, with an embedded PostgreSQL unless DATABASE_URL is set
-	@exec $(BIN)/palimpsest serve
+	@exec $(BIN)/palimpsest serve --demo
 
 test: $(VENV)/.development ## run every test against a real PostgreSQL
 	@$(BIN)/python -m pytest $(ARGS)

@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -134,6 +136,8 @@ def _json(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest serve`."""
+    # Before the first metric is made: all processes that serve starts share their figures through this folder.
+    os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="palimpsest-metrics-"))
     from app.operations.supervisor import serve
 
     serve(settings, with_worker=not options.no_worker, demo=options.demo, say=say)

@@ -80,8 +80,7 @@ class Settings:
         "DATABASE_MIGRATION_URL",
         _url,
         None,
-        "Where migrations and the command line connect: as palimpsest_owner, or a role that may become it. "
-        "Unset: DATABASE_URL.",
+        "Where `palimpsest migrate` connects: as palimpsest_owner, or a role that may become it. Unset: DATABASE_URL.",
     )
     database_direct_url: str | None = _setting(
         "DATABASE_DIRECT_URL", _url, None, "Past a transaction-mode pooler, for LISTEN. Unset: DATABASE_URL."

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from litestar import Litestar, Router
+from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 
@@ -108,8 +109,6 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
 
     values: dict[str, Any] = {
         "db": database,
-        "authenticator": authenticator,
-        "limiter": limiter,
         "cursors": cursors,
         "readiness": readiness,
         "metrics_token": settings.metrics_token,
@@ -130,6 +129,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         request_class=ApiRequest,
         request_max_body_size=settings.max_body_bytes,
         lifespan=[lifespan],
+        state=State({"authenticator": authenticator, "limiter": limiter}),
         openapi_config=openapi_config(),
         logging_config=None,
         debug=False,

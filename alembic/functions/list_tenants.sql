@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION list_tenants(p_after text, p_limit int)
 RETURNS TABLE (tenant_id text, name text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     RETURN QUERY

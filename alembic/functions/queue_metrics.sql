@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION queue_metrics()
 RETURNS TABLE (kind text, status text, jobs bigint, oldest_seconds double precision)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     RETURN QUERY

@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION reap_leases(p_limit int)
 RETURNS TABLE (tenant_id text, job_id uuid, status text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

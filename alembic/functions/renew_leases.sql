@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION renew_leases(p_worker text, p_lease interval)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     SET LOCAL synchronous_commit = off;

@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION schedule_maintenance(p_jobs_before timestamptz, p_win
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

@@ -206,6 +206,7 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
 AS $$
 DECLARE
     k public.api_keys%ROWTYPE;
@@ -325,6 +326,7 @@ RETURNS TABLE (
     finished_at timestamptz)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
@@ -407,6 +409,7 @@ CREATE OR REPLACE FUNCTION renew_leases(p_worker text, p_lease interval)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     SET LOCAL synchronous_commit = off;
@@ -423,6 +426,7 @@ CREATE OR REPLACE FUNCTION reap_leases(p_limit int)
 RETURNS TABLE (tenant_id text, job_id uuid, status text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
@@ -451,6 +455,7 @@ CREATE OR REPLACE FUNCTION finish_job(
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
@@ -473,6 +478,7 @@ CREATE OR REPLACE FUNCTION schedule_maintenance(p_jobs_before timestamptz, p_win
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
@@ -496,6 +502,7 @@ CREATE OR REPLACE FUNCTION list_tenants(p_after text, p_limit int)
 RETURNS TABLE (tenant_id text, name text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     RETURN QUERY
@@ -511,6 +518,7 @@ CREATE OR REPLACE FUNCTION queue_metrics()
 RETURNS TABLE (kind text, status text, jobs bigint, oldest_seconds double precision)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     RETURN QUERY

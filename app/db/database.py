@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ import psycopg
 import structlog
 from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import CursorResult, Executable, text
 from sqlalchemy.dialects.postgresql.psycopg import dialect as psycopg_dialect
 from sqlalchemy.exc import DBAPIError
@@ -23,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection as EngineConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql import ClauseElement
 
+from app.db.hot import BUSY, HotConnection, HotPool, Row
 from app.db.wakeups import Wakeups
 from app.errors import Unavailable
 
@@ -30,10 +30,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 SET_SCOPE = text("SELECT set_scope(:tenant, :project, :agent, CAST(:gardens AS uuid[]), :reach)")
 SET_SCOPE_INLINE = "SELECT set_scope(%s, %s, %s, %s::uuid[], %s)"
-BUSY = "Every database connection is busy; try again shortly, or raise DATABASE_POOL_SIZE."
 GONE = "The database cannot be reached; try again shortly."
-
-Row = dict[str, Any]
 
 
 class Scoped(Protocol):
@@ -92,19 +89,9 @@ class Database:
             pool_reset_on_return="rollback",
             hide_parameters=True,
         )
-        self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
-            conninfo,
-            min_size=1,
-            max_size=pool_size,
-            open=False,
-            timeout=10,
-            kwargs={
-                "autocommit": True,
-                "prepare_threshold": 0 if prepared else None,
-                "application_name": "palimpsest",
-                "row_factory": dict_row,
-            },
-        )
+        # Behind a pooler a session's setting would reach whoever gets the connection next.
+        tuned = prepared and direct_conninfo is None
+        self._pool = HotPool(conninfo, size=pool_size, prepared=prepared, tuned=tuned)
         self._dialect = psycopg_dialect()
 
     async def _connect(self) -> AsyncConnection[Any]:
@@ -113,17 +100,18 @@ class Database:
         )
 
     async def open(self) -> None:
-        """Opens the pools; fails with Unavailable when the database does not answer."""
+        """Connects once; fails with Unavailable, and the reason, when the database does not answer."""
         try:
-            await self._pool.open(wait=True, timeout=10)
-        except PoolTimeout as problem:
-            await self._pool.close()
-            raise Unavailable(GONE) from problem
+            async with self._pool.connection():
+                return
+        except psycopg.OperationalError as problem:
+            reason = (str(problem).strip().splitlines() or ["no answer"])[-1].strip()
+            raise Unavailable(f"The database cannot be reached: {reason}") from problem
 
     async def close(self) -> None:
         """Gives every connection back to the server."""
         await self.wakeups.close()
-        await self._pool.close()
+        await self._pool.forget_idle()
         await self._engine.dispose()
 
     @asynccontextmanager
@@ -177,15 +165,12 @@ class Database:
     @asynccontextmanager
     async def autocommit(self) -> AsyncGenerator[AsyncConnection[Any]]:
         """A plain driver connection from the hot pool, in autocommit."""
-        try:
-            async with self._pool.connection() as connection:
-                yield connection
-        except PoolTimeout as problem:
-            raise Unavailable(BUSY if await self.alive() else GONE) from problem
+        async with self._pool.connection() as hot:
+            yield hot.connection
 
     async def call(self, query: str, params: Sequence[Any] = ()) -> list[Row]:
-        """Runs one statement on the hot path; a connection that had died is replaced once."""
-        return await self._retried(lambda connection: _run(connection, query, params))
+        """Runs one statement on the hot path: one round trip."""
+        return await self._retried(lambda hot: hot.run(query, params))
 
     async def fetch(self, who: Scoped, statement: ClauseElement) -> list[Row]:
         """One read in the scope of `who`, in one round trip."""
@@ -193,8 +178,8 @@ class Database:
         query = f"{SET_SCOPE_INLINE}; ".encode()
         body, values = str(compiled), compiled.params
 
-        async def read(connection: AsyncConnection[Any]) -> list[Row]:
-            async with AsyncClientCursor(connection, row_factory=dict_row) as cursor:
+        async def read(hot: HotConnection) -> list[Row]:
+            async with AsyncClientCursor(hot.connection, row_factory=dict_row) as cursor:
                 scope = cursor.mogrify(query, who.arguments())
                 await cursor.execute((scope + cursor.mogrify(body.encode(), values)).encode())
                 cursor.nextset()
@@ -202,32 +187,22 @@ class Database:
 
         return await self._retried(read)
 
-    async def _retried(self, run: Callable[[AsyncConnection[Any]], Any]) -> list[Row]:
+    async def _retried(self, run: Callable[[HotConnection], Awaitable[list[Row]]]) -> list[Row]:
+        """Once more on a fresh connection when the first was found dead: only for what may run twice."""
         for attempt in (1, 2):
             try:
-                async with self.autocommit() as connection:
-                    return await run(connection)
+                hot = await self._pool.take()
+                try:
+                    return await run(hot)
+                finally:
+                    self._pool.give(hot)
             except psycopg.OperationalError as problem:
                 if not _is_disconnect(problem):
                     raise
                 if attempt == 2:
                     raise Unavailable(GONE) from problem
-                await self._pool.check()
+                await self._pool.forget_idle()
         raise AssertionError("unreachable")
-
-    async def alive(self) -> bool:
-        """Whether the server answers a new connection right now."""
-        try:
-            async with await psycopg.AsyncConnection.connect(self.conninfo, connect_timeout=2, autocommit=True):
-                return True
-        except psycopg.OperationalError:
-            return False
-
-
-async def _run(connection: AsyncConnection[Any], query: str, params: Sequence[Any]) -> list[Row]:
-    async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(query.encode(), params)
-        return [] if cursor.description is None else await cursor.fetchall()
 
 
 def _is_disconnect(problem: BaseException) -> bool:

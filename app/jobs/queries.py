@@ -68,7 +68,9 @@ def select_jobs(
     if status is not None:
         conditions.append(c.status == status)
     if after is not None:
-        conditions.append(tuple_(c.created_at, c.job_id) < tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False))))
+        conditions.append(
+            tuple_(c.created_at, c.job_id) < tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
+        )
     return select(*_shown).where(and_(*conditions)).order_by(c.created_at.desc(), c.job_id.desc()).limit(limit)
 
 

@@ -10,11 +10,10 @@ from litestar.params import FromPath, QueryParameter, SkipValidation
 from app.db.database import Database
 from app.jobs import service
 from app.jobs.schemas import JobList, JobRead, Status
-from app.web.auth import Access, Authenticator, Credentials, Principal, require_project
+from app.web.auth import Access, Principal, require_project
 from app.web.cursors import CursorSigner
 from app.web.pages import Page
-from app.web.rate_limits import RateLimiter
-from app.web.requests import ApiRequest, Cursor, Limit, admit
+from app.web.requests import ApiRequest, Cursor, Limit, admit, hot_path
 
 READERS = ("notes:read", "facts:read", "graph:read", "admin")
 WRITERS = ("notes:write", "facts:write", "graph:write", "admin")
@@ -48,14 +47,12 @@ async def list_jobs(
 @get("/jobs/{job_id:uuid}", opt={"access": READ_HOT}, summary="Follow one job", tags=["jobs"])
 async def get_job(
     request: ApiRequest,
-    authenticator: NamedDependency[SkipValidation[Authenticator]],
-    limiter: NamedDependency[SkipValidation[RateLimiter]],
     job_id: FromPath[UUID],
 ) -> JobRead:
     """One job: whether it waits, runs, or how it ended. One round trip to the database, authentication included."""
-    credentials: Credentials = request.scope["state"]["credentials"]
-    who, job = await service.read_job(authenticator, credentials, job_id=job_id)
-    await admit(request, READ_HOT, who, limiter)
+    hot = hot_path(request)
+    who, job = await service.read_job(hot.authenticator, hot.credentials, job_id=job_id)
+    await admit(request, READ_HOT, who, hot.limiter)
     _bounded(who)
     if job is None:
         raise service.job_not_found()

@@ -56,9 +56,18 @@ def _as_url(conninfo: str) -> str:
     return f"postgresql://{parts['user']}@/{parts['dbname']}?host={quote(parts['host'], safe='')}&port={parts['port']}"
 
 
+def _check_reachable(conninfo: str) -> None:
+    try:
+        psycopg.connect(conninfo, connect_timeout=10).close()
+    except psycopg.OperationalError as problem:
+        reason = (str(problem).strip().splitlines() or ["no answer"])[-1].strip()
+        raise StartupError(f"The database cannot be reached: {reason}", code="unavailable") from problem
+
+
 def migrate(settings: Settings, *, revision: str = "head", say: Say) -> None:
     """Roles, then migrations; says what it does, and that there was nothing to do."""
     conninfo = migrations.migration_conninfo(settings)
+    _check_reachable(conninfo)
     for line in migrations.ensure_roles(conninfo, app_conninfo=settings.database_url):
         say(line)
     wanted = migrations.head_revision() if revision == "head" else revision

@@ -1,6 +1,7 @@
 """The processes of `palimpsest serve`: API processes behind one port, and a worker beside them."""
 
 import asyncio
+import ctypes
 import fcntl
 import os
 import shutil
@@ -8,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Generator
@@ -139,10 +139,8 @@ def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> Non
 
 def run_processes(settings: Settings, *, with_worker: bool) -> None:
     """Serves until told to stop; whatever happens, no process stays behind."""
-    folder = tempfile.mkdtemp(prefix="palimpsest-metrics-")
     assert settings.database_url is not None
     os.environ["DATABASE_URL"] = settings.database_url
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
     os.environ[PARENT] = str(os.getpid())
     worker = _WorkerProcess() if with_worker else None
     try:
@@ -164,7 +162,7 @@ def run_processes(settings: Settings, *, with_worker: bool) -> None:
     finally:
         if worker is not None:
             worker.stop(settings.drain_seconds + 5)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
 class _WorkerProcess:
@@ -201,7 +199,7 @@ class _WorkerProcess:
 
 
 def watch_parent() -> None:
-    """Ends this process when the supervisor that started it is gone, so that kill -9 leaves nobody on the port."""
+    """Ends this process when the supervisor that started it is gone, so that kill -9 leaves nobody behind."""
     parent = os.environ.get(PARENT)
     if parent is None or os.getppid() != int(parent):
         return
@@ -216,6 +214,10 @@ def watch_parent() -> None:
 
 def api() -> Edge:
     """What each API process loads."""
+    if sys.platform == "linux":
+        # At once, so that nobody is left on the port; only for processes the main thread starts, since the signal
+        # comes when that thread ends.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     watch_parent()
     return asgi()
 

@@ -17,6 +17,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 REQUEST_ID_FORM = re.compile(rb"[A-Za-z0-9._:-]{1,64}\Z")
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+WANTED_HEADERS = {b"authorization": "authorization", b"x-project-id": "project", b"idempotency-key": "idempotency_key"}
 QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})
 
 
@@ -31,8 +32,8 @@ class Edge:
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
-        request_id = _request_id(scope["headers"])
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        request_id = _read_headers(scope["headers"], state)
         header = (b"x-request-id", request_id.encode())
         status = 0
 
@@ -83,11 +84,16 @@ def _route(scope: Any) -> str:
     return scope.get("path_template") or "unmatched"
 
 
-def _request_id(headers: Any) -> str:
+def _read_headers(headers: Any, state: dict[str, Any]) -> str:
+    """Takes what every request needs from its headers in one pass, and answers the request id."""
+    request_id = None
     for name, value in headers:
-        if name == b"x-request-id" and REQUEST_ID_FORM.match(value):
-            return value.decode()
-    return str(uuid_utils.uuid7())
+        if name in WANTED_HEADERS:
+            state[WANTED_HEADERS[name]] = value.decode("latin-1")
+        elif name == b"x-request-id" and REQUEST_ID_FORM.match(value):
+            request_id = value.decode()
+    state["request_id"] = request_id or str(uuid_utils.uuid7())
+    return state["request_id"]
 
 
 def _unstorable(scope: Any) -> AppError | None:

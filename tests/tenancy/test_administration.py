@@ -2,7 +2,8 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -10,7 +11,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.conftest import PLATFORM_KEY, Tenancy
+from tests.conftest import PLATFORM_KEY
+from tests.service import RunningService
 
 Clients = Callable[..., httpx.Client]
 
@@ -84,34 +86,56 @@ def until(ask: Callable[[], httpx.Response], status: int, *, seconds: float = 15
 
 
 @pytest.fixture
+def as_key(service: RunningService) -> Iterator[Clients]:
+    """As everywhere; but these tests make many clients, and most of the cost of one is its TLS."""
+    with ExitStack() as stack:
+
+        def build(key: str, project: str | None = None) -> httpx.Client:
+            headers = {"Authorization": f"Bearer {key}"} | ({"X-Project-Id": project} if project else {})
+            return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers, verify=False))
+
+        yield build
+
+
+@pytest.fixture
 def platform(as_key: Clients) -> httpx.Client:
     """A client with the platform key."""
     return as_key(PLATFORM_KEY)
 
 
 @pytest.fixture
-def tenant(tenancy: Tenancy) -> str:
+def tenant(platform: httpx.Client) -> str:
     """A tenant of its own with the projects default and other."""
-    return tenancy.tenant(unique("tenant"), "default", "other")
+    return found(platform, "tenant", "default", "other")
 
 
 @pytest.fixture
-def admin(tenancy: Tenancy, tenant: str, as_key: Clients) -> httpx.Client:
+def admin(platform: httpx.Client, tenant: str, as_key: Clients) -> httpx.Client:
     """A client with an admin key that spans the tenant's projects."""
-    return as_key(tenancy.key(tenant, kind="admin"))
+    return as_key(issue(platform, tenant_id=tenant, kind="admin", project_id=None)["key"])
 
 
 @pytest.fixture
-def bound_admin(tenancy: Tenancy, tenant: str, as_key: Clients) -> httpx.Client:
+def bound_admin(platform: httpx.Client, tenant: str, as_key: Clients) -> httpx.Client:
     """A client with an admin key bound to project default."""
-    return as_key(tenancy.key(tenant, kind="admin", project_id="default"))
+    return as_key(issue(platform, tenant_id=tenant, kind="admin")["key"])
 
 
 @pytest.fixture
-def stranger(tenancy: Tenancy, as_key: Clients) -> httpx.Client:
+def stranger(platform: httpx.Client, as_key: Clients) -> httpx.Client:
     """An administrator of another tenant."""
-    other = tenancy.tenant(unique("stranger"))
-    return as_key(tenancy.key(other, kind="admin"))
+    other = found(platform, "stranger", "default")
+    return as_key(issue(platform, tenant_id=other, kind="admin", project_id=None)["key"])
+
+
+def found(platform: httpx.Client, prefix: str, *projects: str) -> str:
+    """A new tenant with these projects."""
+    name = unique(prefix)
+    assert platform.post("/v1/admin/tenants", json={"tenant_id": name}).status_code == 201
+    for project in projects:
+        made = platform.post("/v1/admin/projects", json={"tenant_id": name, "project_id": project})
+        assert made.status_code == 201
+    return name
 
 
 def issue(client: httpx.Client, **fields: Any) -> dict[str, Any]:
@@ -139,10 +163,11 @@ def test_a_tenant_is_made_once_and_then_found(platform: httpx.Client) -> None:
 @pytest.mark.parametrize(("method", "path"), PLATFORM_ROUTES)
 @pytest.mark.parametrize("kind", ["agent", "admin"])
 def test_only_the_platform_key_makes_and_lists_tenants(
-    method: str, path: str, kind: str, tenancy: Tenancy, tenant: str, as_key: Clients, platform: httpx.Client
+    method: str, path: str, kind: str, tenant: str, as_key: Clients, platform: httpx.Client
 ) -> None:
     arguments = body_of(method, path)
-    refused(as_key(tenancy.key(tenant, kind=kind)).request(method, path, **arguments), 403, "wrong_key_kind")
+    key = issue(platform, tenant_id=tenant, kind=kind)["key"]
+    refused(as_key(key).request(method, path, **arguments), 403, "wrong_key_kind")
     if method == "POST":
         made = [row["tenant_id"] for row in walk(platform, path, "tenants", 200)]
         assert arguments["json"]["tenant_id"] not in made
@@ -250,11 +275,9 @@ def test_the_platform_key_reads_nothing_of_a_tenant(platform: httpx.Client, path
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
-def test_an_agent_key_administers_nothing(
-    tenancy: Tenancy, tenant: str, as_key: Clients, admin: httpx.Client, method: str, path: str
-) -> None:
+def test_an_agent_key_administers_nothing(admin: httpx.Client, as_key: Clients, method: str, path: str) -> None:
     victim = issue(admin)
-    agent = as_key(tenancy.key(tenant))
+    agent = as_key(issue(admin, agent_id="wren")["key"])
     answer = agent.request(method, path.format(key_id=victim["key_id"]), **body_of(method, path))
     refused(answer, 403, "wrong_key_kind")
     assert as_key(victim["key"]).get("/v1/whoami").status_code == 200
@@ -438,11 +461,14 @@ def test_a_key_that_makes_no_sense_is_not_issued(admin: httpx.Client, fields: di
     assert len(walk(admin, "/v1/admin/keys", "keys", 200)) == before
 
 
-def test_a_key_with_the_farthest_expiry_leaves_the_list_readable(admin: httpx.Client) -> None:
+def test_a_key_with_the_farthest_expiry_can_be_listed_rotated_and_revoked(admin: httpx.Client) -> None:
     # Read in UTC this moment lies in the year 10000.
-    fields = {"agent_id": "wren", "expires_at": "9999-12-31T23:59:59-23:59"}
-    answer = admin.post("/v1/admin/keys", json=fields)
+    answer = admin.post("/v1/admin/keys", json={"agent_id": "wren", "expires_at": "9999-12-31T23:59:59-23:59"})
     assert answer.status_code in {201, 400}, answer.text
+    if answer.status_code == 201:
+        key_id = answer.json()["key_id"]
+        assert admin.post(f"/v1/admin/keys/{key_id}/rotate").status_code == 200
+        assert admin.delete(f"/v1/admin/keys/{key_id}").status_code == 204
     assert admin.get("/v1/admin/keys").status_code == 200
 
 

@@ -1,9 +1,11 @@
 """Gardens over HTTP: what they are, who belongs to them, and who may change that."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from threading import Barrier
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,8 +14,8 @@ import httpx
 import pytest
 
 from tests.conftest import Tenancy
+from tests.service import RunningService
 
-Clients = Callable[..., httpx.Client]
 Calls = list[Callable[[], httpx.Response]]
 
 GARDEN_FIELDS = {"garden_id", "slug", "name", "scope", "description", "created_by", "created_at"}
@@ -31,46 +33,41 @@ SCOPES = {
 
 @dataclass
 class People:
-    """Callers of one tenant: agents of project default, an agent elsewhere, an administrator, and a stranger."""
+    """Callers of one tenant in project default and elsewhere, and two of another tenant with the same names."""
 
     robin: httpx.Client
     wren: httpx.Client
     finch: httpx.Client
+    robin_reading: httpx.Client
     robin_elsewhere: httpx.Client
     admin: httpx.Client
     admin_elsewhere: httpx.Client
     stranger: httpx.Client
+    stranger_admin: httpx.Client
 
 
 @pytest.fixture(scope="module")
-def keys(tenancy: Tenancy) -> dict[str, str]:
-    """Keys of two tenants that share all their names."""
+def people(tenancy: Tenancy, service: RunningService) -> Iterator[People]:
+    """A client for each of them."""
     tenancy.tenant("acme", "default", "other")
     tenancy.tenant("rival", "default")
-    return {
-        "robin": tenancy.key("acme", agent_id="robin"),
-        "wren": tenancy.key("acme", agent_id="wren"),
-        "finch": tenancy.key("acme", agent_id="finch"),
-        "robin_elsewhere": tenancy.key("acme", agent_id="robin", project_id="other"),
-        "reader": tenancy.key("acme", agent_id="robin", scopes=["notes:read"]),
-        "admin": tenancy.key("acme", kind="admin"),
-        "stranger": tenancy.key("rival", agent_id="robin"),
-        "stranger_admin": tenancy.key("rival", kind="admin"),
-    }
+    with ExitStack() as stack:
 
+        def client(tenant: str, project: str, **fields: Any) -> httpx.Client:
+            headers = {"Authorization": f"Bearer {tenancy.key(tenant, **fields)}", "X-Project-Id": project}
+            return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers))
 
-@pytest.fixture
-def people(keys: dict[str, str], as_key: Clients) -> People:
-    """A client for each of them."""
-    return People(
-        robin=as_key(keys["robin"]),
-        wren=as_key(keys["wren"]),
-        finch=as_key(keys["finch"]),
-        robin_elsewhere=as_key(keys["robin_elsewhere"]),
-        admin=as_key(keys["admin"], "default"),
-        admin_elsewhere=as_key(keys["admin"], "other"),
-        stranger=as_key(keys["stranger"]),
-    )
+        yield People(
+            robin=client("acme", "default", agent_id="robin"),
+            wren=client("acme", "default", agent_id="wren"),
+            finch=client("acme", "default", agent_id="finch"),
+            robin_reading=client("acme", "default", agent_id="robin", scopes=["notes:read"]),
+            robin_elsewhere=client("acme", "other", agent_id="robin", project_id="other"),
+            admin=client("acme", "default", kind="admin"),
+            admin_elsewhere=client("acme", "other", kind="admin"),
+            stranger=client("rival", "default", agent_id="robin"),
+            stranger_admin=client("rival", "default", kind="admin"),
+        )
 
 
 def slug() -> str:
@@ -222,16 +219,25 @@ def test_the_same_slug_is_free_in_another_project_and_another_tenant(people: Peo
     assert plant(people.stranger, slug=name)["slug"] == name
 
 
+def test_an_idempotency_key_used_in_one_project_says_nothing_of_another(people: People) -> None:
+    body, repeat = {"slug": slug()}, {"Idempotency-Key": secrets.token_hex(8)}
+    here = people.admin.post("/v1/gardens", json=body, headers=repeat)
+    assert here.status_code == 201
+    # The same key of the same caller, only the project is another.
+    elsewhere = people.admin.post("/v1/gardens", json=body, headers={**repeat, "X-Project-Id": "other"})
+    assert elsewhere.status_code in {201, 409}
+    assert (body["slug"] in slugs(people.admin_elsewhere)) is (elsewhere.status_code == 201)
+
+
 def test_an_admin_key_makes_gardens_too(people: People) -> None:
     garden = plant(people.admin)
     assert garden["created_by"] == "admin"
     assert members(people.admin, garden["garden_id"]) == {"admin": "admin"}
 
 
-def test_a_key_that_may_only_read_makes_no_garden(keys: dict[str, str], people: People, as_key: Clients) -> None:
-    reader = as_key(keys["reader"])
+def test_a_key_that_may_only_read_makes_no_garden(people: People) -> None:
     name = slug()
-    refused(reader.post("/v1/gardens", json={"slug": name}), 403, "missing_scope")
+    refused(people.robin_reading.post("/v1/gardens", json={"slug": name}), 403, "missing_scope")
     assert name not in slugs(people.admin)
 
 
@@ -308,15 +314,13 @@ def test_an_unknown_garden_is_not_found(people: People) -> None:
             refused(answer, 404, "garden_not_found")
 
 
-def test_a_garden_of_another_project_or_tenant_is_not_found(
-    people: People, keys: dict[str, str], as_key: Clients
-) -> None:
+def test_a_garden_of_another_project_or_tenant_is_not_found(people: People) -> None:
     garden = plant(people.robin)
     strangers = [
         people.robin_elsewhere,
         people.admin_elsewhere,
         people.stranger,
-        as_key(keys["stranger_admin"], "default"),
+        people.stranger_admin,
     ]
     for caller in strangers:
         for answer in every_use_of(caller, garden["garden_id"]):
@@ -467,7 +471,9 @@ def test_of_two_admins_who_leave_at_the_same_time_one_stays(people: People) -> N
     for _ in range(10):
         garden = plant(people.robin)["garden_id"]
         admit(people.robin, garden, "wren", "admin")
-        left = at_once([lambda: dismiss(people.robin, garden, "robin"), lambda: dismiss(people.wren, garden, "wren")])
+        left = at_once(
+            [partial(dismiss, people.robin, garden, "robin"), partial(dismiss, people.wren, garden, "wren")],
+        )
         assert sorted(left) == [204, 403]
         remaining = {"wren": "admin"} if left[0] == 204 else {"robin": "admin"}
         assert members(people.admin, garden) == remaining
@@ -479,8 +485,8 @@ def test_of_two_admins_who_demote_each_other_one_stays(people: People) -> None:
         admit(people.robin, garden, "wren", "admin")
         changed = at_once(
             [
-                lambda: admit(people.robin, garden, "wren", "reader"),
-                lambda: admit(people.wren, garden, "robin", "reader"),
+                partial(admit, people.robin, garden, "wren", "reader"),
+                partial(admit, people.wren, garden, "robin", "reader"),
             ]
         )
         assert sorted(changed) == [200, 403]
@@ -488,13 +494,10 @@ def test_of_two_admins_who_demote_each_other_one_stays(people: People) -> None:
 
 
 def test_of_several_who_take_a_slug_at_the_same_time_one_gets_it(people: People) -> None:
-    def take(client: httpx.Client, name: str) -> httpx.Response:
-        return client.post("/v1/gardens", json={"slug": name})
-
     for _ in range(5):
         name = slug()
         callers = (people.robin, people.wren, people.finch)
-        taken = at_once([lambda caller=caller: take(caller, name) for caller in callers])
+        taken = at_once([partial(caller.post, "/v1/gardens", json={"slug": name}) for caller in callers])
         assert sorted(taken) == [201, 409, 409]
         (garden,) = [row for row in walk(people.admin, "/v1/gardens", "gardens", 200) if row["slug"] == name]
         winner = ("robin", "wren", "finch")[taken.index(201)]
@@ -505,6 +508,6 @@ def test_of_several_who_take_a_slug_at_the_same_time_one_gets_it(people: People)
 def test_a_member_admitted_twice_at_the_same_time_is_new_once(people: People) -> None:
     for _ in range(5):
         garden = plant(people.robin)["garden_id"]
-        admitted = at_once([lambda: admit(people.robin, garden, "wren", "writer")] * 3)
+        admitted = at_once([partial(admit, people.robin, garden, "wren", "writer")] * 3)
         assert sorted(admitted) == [200, 200, 201]
         assert members(people.robin, garden) == {"robin": "admin", "wren": "writer"}

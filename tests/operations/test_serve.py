@@ -1,0 +1,175 @@
+"""`palimpsest serve` as a person starts it: the embedded database, the demo keys, a second start, Ctrl-C, kill -9."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.service import RunningService, free_port, palimpsest, spawn, stop, wait_until_ready
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder that PostgreSQL's account can reach, whoever runs the tests."""
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="palimpsest-serve-"))
+    folder.chmod(0o755)
+    yield folder / "home"
+    ended = [item for item in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(item.info["cmdline"] or [])]
+    for process in ended:
+        process.kill()
+    psutil.wait_procs(ended, timeout=10)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(home: Path, port: int | None = None, **variables: str) -> RunningService:
+    port = port or free_port()
+    log = home.parent / f"log-{time.monotonic_ns()}"
+    process = spawn("serve", log=log, PALIMPSEST_HOME=str(home), PORT=str(port), **variables)
+    return RunningService(f"http://127.0.0.1:{port}", process, log)
+
+
+def ready(running: RunningService) -> RunningService:
+    wait_until_ready(running.url, running.process, running.log)
+    return running
+
+
+def printed_keys(output: str) -> dict[str, str]:
+    return dict(re.findall(r"^  (admin|agent) key +(pk_\S+)$", output, flags=re.MULTILINE))
+
+
+def family(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+@pytest.mark.slow
+def test_from_nothing_to_an_answer_and_back(home: Path) -> None:
+    running = ready(start(home))
+    output = running.output()
+    keys = printed_keys(output)
+    assert set(keys) == {"admin", "agent"}
+    curl = re.search(r"^  curl -H 'Authorization: Bearer (\S+)' (\S+)$", output, flags=re.MULTILINE)
+    assert curl is not None
+    me = httpx.get(curl[2], headers={"Authorization": f"Bearer {curl[1]}"})
+    assert (me.status_code, me.json()["tenant_id"], me.json()["project_id"]) == (200, "demo", "default")
+
+    second = palimpsest("serve", PALIMPSEST_HOME=str(home), PORT=str(free_port()))
+    assert second.returncode == 1
+    assert "already running" in second.stderr
+    assert str(running.process.pid) in second.stderr
+
+    made = palimpsest(
+        "keys", "create", "--tenant", "demo", "--project", "default", "--agent", "wren", "--json",
+        PALIMPSEST_HOME=str(home),
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert httpx.get(f"{running.url}/ready").status_code == 200, "the command must not stop the server it shares"
+
+    children = family(running.process.pid)
+    os.killpg(running.process.pid, signal.SIGINT)
+    assert running.process.wait(30) == 0
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert not (home / "postgres" / "postmaster.pid").exists()
+    assert "Traceback" not in running.output()
+
+    started = time.monotonic()
+    again = ready(start(home))
+    assert time.monotonic() - started < 20
+    assert printed_keys(again.output()) == {}
+    assert "keys create" in again.output()
+    me = httpx.get(f"{again.url}/v1/whoami", headers={"Authorization": f"Bearer {keys['admin']}"})
+    assert me.status_code == 200
+    assert stop(again.process) == 0
+
+
+@pytest.mark.slow
+def test_kill_9_loses_nothing_and_the_next_start_recovers(home: Path) -> None:
+    port = free_port()
+    first = ready(start(home, port))
+    keys = printed_keys(first.output())
+    headers = {"Authorization": f"Bearer {keys['agent']}"}
+    made = httpx.post(f"{first.url}/v1/gardens", json={"slug": "kept"}, headers=headers)
+    assert made.status_code == 201
+    first.process.kill()
+    first.process.wait()
+
+    second = ready(start(home, port))
+    found = httpx.get(f"{second.url}/v1/gardens", headers=headers).json()
+    assert [garden["slug"] for garden in found["gardens"]] == ["kept"]
+
+    postmaster = int((home / "postgres" / "postmaster.pid").read_text().split()[0])
+    psutil.Process(postmaster).kill()
+    second.process.kill()
+    second.process.wait()
+    third = ready(start(home, port))
+    found = httpx.get(f"{third.url}/v1/gardens", headers=headers).json()
+    assert [garden["slug"] for garden in found["gardens"]] == ["kept"]
+    assert stop(third.process) == 0
+
+
+@pytest.mark.slow
+def test_when_the_database_goes_away_the_service_says_so_and_comes_back(home: Path) -> None:
+    running = ready(start(home))
+    keys = printed_keys(running.output())
+    headers = {"Authorization": f"Bearer {keys['agent']}"}
+    with httpx.Client(base_url=running.url, headers=headers, timeout=60) as client:
+        assert client.get("/v1/whoami").status_code == 200
+        postmaster = int((home / "postgres" / "postmaster.pid").read_text().split()[0])
+        psutil.Process(postmaster).kill()
+        time.sleep(1)
+        away = client.get("/v1/whoami")
+        assert (away.status_code, away.json()["error"]["code"]) == (503, "unavailable")
+        assert client.get("/ready").status_code == 503
+        assert client.get("/health").status_code == 200
+        assert client.post("/v1/gardens", json={"slug": "away"}).status_code == 503
+        # Any command starts the server again and then leaves it to the service that uses it.
+        assert palimpsest("tenants", "list", PALIMPSEST_HOME=str(home)).returncode == 0
+        deadline = time.monotonic() + 20
+        while client.get("/v1/whoami").status_code != 200 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert client.get("/v1/whoami").status_code == 200
+        assert client.post("/v1/gardens", json={"slug": "back"}).status_code == 201
+    assert stop(running.process) == 0
+
+
+def test_a_port_in_use_is_told_clearly(home: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = palimpsest("serve", PALIMPSEST_HOME=str(home), PORT=str(port))
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "PORT" in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_worker_runs_beside_the_api_and_is_replaced_when_it_dies(home: Path) -> None:
+    running = ready(start(home))
+
+    def workers() -> list[psutil.Process]:
+        return [process for process in family(running.process.pid) if process.cmdline()[-1:] == ["worker"]]
+
+    deadline = time.monotonic() + 15
+    while "worker_started" not in running.output() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (first,) = workers()
+    first.kill()
+    while running.output().count("worker_started") < 2 and time.monotonic() < deadline + 15:
+        time.sleep(0.1)
+    (second,) = workers()
+    assert second.pid != first.pid
+    metrics = httpx.get(f"{running.url}/metrics").text
+    assert 'route="/ready"' in metrics, "the API's own figures are among those of all processes"
+    assert stop(running.process) == 0

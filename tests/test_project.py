@@ -1,0 +1,102 @@
+"""The project keeps its word: README, lock file, package and layout say what is the case."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from app.config import Settings
+from tests.service import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def shown(value: object) -> str:
+    """A default as the README writes it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+@pytest.mark.parametrize("setting", fields(Settings), ids=lambda setting: setting.metadata["variable"])
+def test_the_configuration_table_is_true(setting: object) -> None:
+    variable, text = setting.metadata["variable"], setting.metadata["help"]  # type: ignore[attr-defined]
+    assert f"| `{variable}` | {shown(setting.default)} | {text} |" in README  # type: ignore[attr-defined]
+
+
+def test_the_lock_holds_every_dependency_with_hashes_and_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    runtime, _, development = lock.partition("# development")
+    pinned = set(re.findall(r"^([a-z0-9-]+)==\S+", runtime, flags=re.MULTILINE))
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in wanted["dependencies"]:
+        assert re.split(r"[\[<>=~]", requirement)[0] in pinned
+    for requirement in wanted["optional-dependencies"]["dev"]:
+        assert re.search(rf"^{requirement}==", runtime + development, flags=re.MULTILINE)
+    entries = re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_every_dependency_has_its_line_in_the_readme() -> None:
+    table = README[README.index("### Dependencies") :].lower()
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in [*wanted["dependencies"], *wanted["optional-dependencies"]["dev"]]:
+        assert (
+            re.split(r"[\[<>=~]", requirement)[0].partition("-api")[0].split("-sdk")[0].split("-exporter")[0] in table
+        )
+
+
+def test_the_package_list_is_complete() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "app").rglob("__init__.py")}
+    assert folders == {name for name in listed if not name.startswith("app._alembic")}
+
+
+@pytest.mark.slow
+def test_a_built_package_carries_its_migrations_and_pages(tmp_path: Path) -> None:
+    import shutil
+
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns(".venv", ".git", ".palimpsest", "*.egg-info", "build", "__pycache__", "tests")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(tmp_path),
+            ".",
+        ],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"app/_alembic/env.py", "app/_alembic/versions/0001_ground_floor.py", "app/web/reference.html"} <= names
+
+
+def test_the_top_level_is_as_agreed() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so what belongs to the project cannot be told from what lies about")
+    top = {line.partition("/")[0] for line in listed.stdout.splitlines()}
+    assert {name for name in top if not name.startswith(".")} == {
+        "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "alembic", "alembic.ini", "app", "deploy", "pyproject.toml",
+        "requirements.lock", "tests",
+    }  # fmt: skip
