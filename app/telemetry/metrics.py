@@ -9,7 +9,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import REGISTRY, Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# The framework adds the charset.
+CONTENT_TYPE = "text/plain; version=0.0.4"
 
 REQUESTS = Counter("palimpsest_requests", "Requests by route template and status.", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram(

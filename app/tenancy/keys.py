@@ -1,6 +1,7 @@
 """API keys: issue, list, rotate, revoke, and when each was last used."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotat
 from app.tenancy.tenants import acting_scope
 from app.web.auth import AGENT_SCOPES, SCOPES, Principal, format_key, hash_secret, new_id, new_secret
 from app.web.idempotency import Answer, Once
+from app.web.inputs import as_utc
 from app.web.pages import Page
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -53,7 +55,8 @@ async def create_key(db: Database, who: Principal, *, data: KeyCreate, once: Onc
 def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
     if data.kind == "agent" and data.agent_id is None:
         raise BadRequest("agent_id: an agent key names its agent.")
-    if data.expires_at is not None and data.expires_at <= datetime.now(UTC):
+    expires_at = None if data.expires_at is None else as_utc(data.expires_at, "expires_at")
+    if expires_at is not None and expires_at <= datetime.now(UTC):
         raise BadRequest("expires_at: must lie in the future.")
     if who.key_project is not None and data.project_id != who.key_project:
         raise Forbidden(
@@ -70,7 +73,7 @@ def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
         "scopes": _granted_scopes(who, data),
         "rate_limits": msgspec.to_builtins(data.rate_limits),
         "created_at": datetime.now(UTC),
-        "expires_at": data.expires_at,
+        "expires_at": expires_at,
     }
 
 
@@ -86,9 +89,14 @@ def _granted_scopes(who: Principal, data: KeyCreate) -> list[str]:
         )
     if data.kind == "agent" and "admin" in data.scopes:
         raise BadRequest("scopes: the scope admin needs a key of kind admin.", code="invalid_scope")
-    if beyond := sorted(set(data.scopes) - mine):
-        raise Forbidden(f"scopes: this key cannot grant {beyond[0]}, which it does not have.", code="scope_escalation")
+    _refuse_escalation(who, data.scopes)
     return [scope for scope in SCOPES if scope in set(data.scopes)]
+
+
+def _refuse_escalation(who: Principal, scopes: Sequence[str]) -> None:
+    beyond = sorted(set(scopes) - who.scopes)
+    if who.kind != "platform" and beyond:
+        raise Forbidden(f"scopes: this key cannot grant {beyond[0]}, which it does not have.", code="scope_escalation")
 
 
 def _issued(row: dict[str, Any], tenant_id: str, secret: str) -> KeyIssued:
@@ -147,6 +155,7 @@ async def rotate_key(
             raise _key_not_found()
         if found["revoked_at"] is not None:
             raise Conflict("A revoked key cannot be rotated; create a new one.", code="key_revoked")
+        _refuse_escalation(who, found["scopes"])
         now = datetime.now(UTC)
         await queries.update_key(
             step.session,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from app.db.database import Database
 from app.db.scope import CROSS_PROJECT, Scope
-from app.errors import BadRequest, NotFound
+from app.errors import BadRequest, Forbidden, NotFound
 from app.tenancy import queries
 from app.tenancy.schemas import (
     ProjectCreate,
@@ -59,6 +59,8 @@ async def list_tenants(db: Database, *, page: Page) -> TenantList:
 async def create_project(db: Database, who: Principal, *, data: ProjectCreate, once: Once) -> Answer:
     """Makes a project; one that is there already is answered as it is."""
     scope = acting_scope(who, data.tenant_id)
+    if who.key_project is not None and data.project_id != who.key_project:
+        raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
     async with once.tenant(db, scope) as step:
         if step.stored:
             return step.stored

@@ -7,10 +7,15 @@ import psycopg
 import structlog
 from litestar import Request, Response
 from litestar.enums import MediaType
-from litestar.exceptions import HTTPException, SerializationException, ValidationException
+from litestar.exceptions import (
+    HTTPException,
+    InternalServerException,
+    SerializationException,
+    ValidationException,
+)
 from sqlalchemy.exc import DBAPIError
 
-from app.errors import AppError, BadRequest, TooLarge, Unavailable
+from app.errors import AppError, BadRequest, Forbidden, Unavailable
 from app.telemetry.logs import describe_failure
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -24,6 +29,20 @@ FRAMEWORK_CODES = {
 }
 # What a statement may run into when the data itself cannot be stored: the caller's fault, not ours.
 DATA_STATES = ("22",)
+
+
+class FrameworkError(AppError):
+    """What the framework refuses, in our words."""
+
+    def __init__(self, problem: HTTPException) -> None:
+        code, message = FRAMEWORK_CODES[problem.status_code]
+        super().__init__(message, code=code)
+        self.status = problem.status_code
+        self._headers = dict(problem.headers or {})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._headers
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +78,15 @@ def as_app_error(problem: Exception) -> AppError:
     if isinstance(problem, SerializationException | RecursionError | UnicodeDecodeError):
         return BadRequest("The body is not valid JSON.", code="malformed_json")
     if isinstance(problem, HTTPException) and problem.status_code in FRAMEWORK_CODES:
-        code, message = FRAMEWORK_CODES[problem.status_code]
-        error = BadRequest(message, code=code) if problem.status_code != 413 else TooLarge(message)
-        error.status = problem.status_code
-        return error
+        return FrameworkError(problem)
+    if isinstance(problem, InternalServerException) and "disconnected" in problem.detail:
+        return BadRequest("The body ended before it was complete.", code="body_incomplete")
     cause = problem.orig if isinstance(problem, DBAPIError) else problem
     if isinstance(cause, psycopg.DataError) and (cause.sqlstate or "").startswith(DATA_STATES):
         return BadRequest("A value in the request cannot be stored.", code="invalid_value")
+    if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+        # A policy had the last word where a use case should have had the first; it is logged as our mistake.
+        return Forbidden("This is outside of what the key may touch.")
     if isinstance(cause, psycopg.OperationalError):
         return Unavailable("The database cannot be reached; try again shortly.")
     return AppError("Something went wrong on our side. The request id helps us find it.")
@@ -81,6 +102,8 @@ def _invalid_fields(problem: ValidationException) -> AppError:
     if not fields:
         return BadRequest(problem.detail or "The request could not be read.")
     first = fields[0]
+    if first["field"] == "data":
+        return BadRequest("body: send a JSON object.")
     return BadRequest(f"{first['field']}: {first['message']}", details={"fields": fields})
 
 
@@ -88,7 +111,7 @@ def handle_error(request: Request[Any, Any, Any], problem: Exception) -> Respons
     """Litestar's exception handler for everything."""
     error = as_app_error(problem)
     request_id = str(request.scope.get("state", {}).get("request_id", ""))
-    if error.status >= 500:
+    if error.status >= 500 or isinstance(problem, DBAPIError):
         log.error("request_failed", code=error.code, **describe_failure(problem))
     return Response(
         encode_error(error, request_id),

@@ -50,12 +50,11 @@ class RateLimiter:
             return
         # One reservation at a time for a bucket; those who waited find its tokens.
         async with bucket.lock:
-            if not self._spend(bucket):
-                now = time.monotonic()
-                if bucket.refused_until <= now:
-                    await self._reserve(bucket, who, work, limit)
-                if not self._spend(bucket):
+            while not self._spend(bucket):
+                if bucket.refused_until > time.monotonic():
                     self._refuse(bucket, work, limit)
+                # A block may be granted in the last moment of its slot and have run out on arrival: then once more.
+                await self._reserve(bucket, who, work, limit)
 
     def _bucket(self, address: tuple[str, Work]) -> _Bucket:
         bucket = self._buckets.get(address)

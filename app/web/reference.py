@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from litestar import Request
+from litestar import Request, Router
+from litestar.handlers import BaseRouteHandler
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
+from litestar.routes import BaseRoute
+from litestar.types import ControllerRouterHandler
 
 from app import __version__
 
@@ -37,13 +40,22 @@ class ReferencePage(OpenAPIRenderPlugin):
         return self._page
 
 
+class ReferenceRouter(Router):
+    """Without the framework's page for unknown addresses below it: those get the envelope like all others."""
+
+    def register(self, value: ControllerRouterHandler) -> list[BaseRoute]:
+        if isinstance(value, BaseRouteHandler) and "/{path:str}" in value.paths:
+            return []
+        return super().register(value)
+
+
 def openapi_config() -> OpenAPIConfig:
     """The OpenAPI document at /schema/openapi.json, the page at /schema."""
     return OpenAPIConfig(
         title="Palimpsest",
         version=__version__,
         description=DESCRIPTION,
-        path="/schema",
+        openapi_router=ReferenceRouter("/schema", route_handlers=[], include_in_schema=False),
         tags=TAGS,
         components=Components(
             security_schemes={"key": SecurityScheme(type="http", scheme="bearer", description="An API key, pk_...")}

@@ -14,6 +14,7 @@ from app.errors import BadRequest
 from app.web.auth import Access, Authenticator, Credentials, Principal, check_access, parse_credentials
 from app.web.cursors import MAX_LENGTH
 from app.web.idempotency import Answer, Once, hash_request
+from app.web.inputs import invalid_body
 from app.web.rate_limits import RateLimiter
 
 
@@ -21,15 +22,18 @@ class ApiRequest(Request[Any, Any, Any]):
     """A request whose JSON holds nothing PostgreSQL could not store."""
 
     async def json(self) -> Any:
-        """The body as JSON; refuses NUL characters, lone surrogates, and nesting without end."""
+        """The body as the handler's type, strictly: the framework itself would take "5" for 5 and "null" for null."""
         body = await self.body()
         try:
-            value = msgspec.json.decode(body or b"null")
+            value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise BadRequest("The body is not valid JSON.", code="malformed_json") from problem
         if b"\\u0000" in body:
             _refuse_nul(value, "body")
-        return value
+        try:
+            return msgspec.convert(value, self.route_handler.parsed_fn_signature.parameters["data"].annotation)
+        except msgspec.ValidationError as problem:
+            raise invalid_body(problem) from problem
 
 
 def _refuse_nul(value: Any, where: str) -> None:
@@ -51,7 +55,10 @@ def guard(
     """The guard of every route under /v1: key, access, rate, in this order."""
 
     async def check(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-        access: Access = handler.opt["access"]
+        access: Access | None = handler.opt.get("access")
+        if access is None:
+            # Only the framework's own OPTIONS handlers have none, which say what methods there are and nothing else.
+            return
         state = connection.scope["state"]
         credentials = parse_credentials(state.get("authorization"), state.get("project"))
         state["credentials"] = credentials
@@ -96,14 +103,15 @@ def provide_who(request: ApiRequest) -> Principal:
 async def provide_once(request: ApiRequest) -> Once:
     """The idempotency of this request."""
     key = request.scope["state"].get("idempotency_key")
-    if key is not None and (not 1 <= len(key) <= 255 or not key.isprintable()):
-        raise BadRequest("Idempotency-Key: 1 to 255 printable characters.", code="invalid_idempotency_key")
+    if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
+        raise BadRequest("Idempotency-Key: 1 to 255 printable ASCII characters.", code="invalid_idempotency_key")
     state = request.scope["state"]
     credentials: Credentials = state["credentials"]
     return Once(
         who=state["who"],
         method=request.method,
-        path=request.scope["path"],
+        # A key that spans projects may send the same key in each of them.
+        path=f"{request.scope['path']} {state['who'].project_id or ''}".rstrip(),
         key=key,
         request_hash=hash_request(request.scope["query_string"], await request.body()) if key else b"",
         secret=credentials.secret,

@@ -460,12 +460,12 @@ def test_data_of_somebody_else(server: EmbeddedServer, shared_home: Path) -> Non
 def test_programs_and_home_below_a_closed_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
-    package = embedded._find_programs().parents[1]
+    package = embedded.find_programs().parents[1]
     (closed / package.name).mkdir()
     subprocess.run(["cp", "-a", package / "pginstall18", closed / package.name], check=True)
     # The libraries of the programs lie beside the package.
     subprocess.run(["cp", "-a", package.with_name(f"{package.name}.libs"), closed], check=True)
-    monkeypatch.setattr(embedded, "_find_programs", lambda: closed / package.name / "pginstall18" / "bin")
+    monkeypatch.setattr(embedded, "find_programs", lambda: closed / package.name / "pginstall18" / "bin")
     bounds = int(Path("/proc/self/status").read_text().partition("CapBnd:")[2].split()[0], 16)
     if bounds & 1 << 2 and shutil.which("setpriv"):
         server = EmbeddedServer(closed / "home")

@@ -1,0 +1,34 @@
+"""Checks of input that a type alone cannot make."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from app.errors import BadRequest
+
+PLACE = re.compile(r"^(?P<message>.*?)(?: - at `(?P<kind>key in )?\$(?P<path>.*)`)?$", flags=re.DOTALL)
+NAMED_FIELD = re.compile(r"^Object (?:contains unknown|missing required) field `(?P<name>.*)`$", flags=re.DOTALL)
+
+
+def as_utc(moment: datetime, field: str) -> datetime:
+    """The same moment in UTC; one that no calendar of ours holds is refused."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as problem:
+        raise BadRequest(f"{field}: outside the years 1 to 9999.") from problem
+
+
+def invalid_body(problem: msgspec.ValidationError) -> BadRequest:
+    """The error for a body that does not fit its type: names the field and says what was expected."""
+    match = PLACE.match(str(problem))
+    assert match is not None
+    message = match["message"]
+    path = (match["path"] or "").lstrip(".")
+    named = NAMED_FIELD.match(message)
+    if named is not None:
+        path = f"{path}.{named['name']}" if path else named["name"]
+    field = path[:200] or "body"
+    fields: list[dict[str, Any]] = [{"field": field, "message": message[:500], "in": "body"}]
+    return BadRequest(f"{field}: {message[:500]}", details={"fields": fields})
