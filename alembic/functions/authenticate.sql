@@ -8,7 +8,6 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
 AS $$
 DECLARE
     k public.api_keys%ROWTYPE;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION finish_job(
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

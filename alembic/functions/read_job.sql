@@ -7,7 +7,6 @@ RETURNS TABLE (
     finished_at timestamptz)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);

@@ -206,7 +206,6 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
 AS $$
 DECLARE
     k public.api_keys%ROWTYPE;
@@ -326,7 +325,6 @@ RETURNS TABLE (
     finished_at timestamptz)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
@@ -455,7 +453,6 @@ CREATE OR REPLACE FUNCTION finish_job(
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

@@ -17,7 +17,8 @@ def present(who: Principal, row: Row) -> JobRead:
     shown: dict[str, Any] = {name: row[name] for name in queries.COLUMNS}
     if not who.is_admin and shown["created_by"] != who.key_id and shown["last_error"] is not None:
         shown["last_error"] = shown["last_error"].partition(":")[0]
-    shown["job_id"] = UUID(str(shown["job_id"]))
+    if not isinstance(shown["job_id"], UUID):
+        shown["job_id"] = UUID(shown["job_id"])
     return JobRead(**shown)
 
 

@@ -42,6 +42,7 @@ Work = Literal["read", "write", "admin"]
 
 KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
 PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
+_NO_LIMITS: dict[str, int] = {}
 PLATFORM_KEY_ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -181,6 +182,7 @@ def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:
     """The principal a row of `authenticate` describes, or the reason why there is none."""
     outcome = row["who_outcome"]
     if outcome == "ok":
+        limits: str = row["who_rate_limits"]
         return Principal(
             tenant_id=row["who_tenant"] or "",
             project_id=row["who_project"],
@@ -190,7 +192,7 @@ def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:
             kind=row["who_kind"],
             scopes=frozenset(row["who_scopes"]),
             key_project=row["who_key_project"],
-            rate_limits=row["who_rate_limits"],
+            rate_limits=_NO_LIMITS if limits == "{}" else msgspec.json.decode(limits),
         )
     if outcome == "revoked":
         raise Unauthenticated("This key has been revoked; ask your administrator for a new one.", code="key_revoked")

@@ -12,7 +12,7 @@ from app.web.tables import idempotency_keys, rate_windows
 _WHO = (
     "a.outcome AS who_outcome, a.tenant_id AS who_tenant, a.project_id AS who_project, "
     "a.key_project AS who_key_project, a.kind AS who_kind, a.agent_id AS who_agent, a.scopes AS who_scopes, "
-    "a.gardens::text[] AS who_gardens, a.rate_limits AS who_rate_limits"
+    "a.gardens::text[] AS who_gardens, a.rate_limits::text AS who_rate_limits"
 )
 
 # Who holds this key, in which project?

@@ -63,7 +63,7 @@ async def _hot_read(database: TestDatabase, rounds: int) -> list[Figure]:
     medians = await interleaved(
         {
             "bare": lambda: run(bare, select, ("bench", job_id)),
-            "scope and answer": lambda: run(scoped, function, ("bench", "default", "robin", [], "", job_id)),
+            "scope and answer": lambda: run(scoped, function, ("bench", "default", "robin", "{}", "", job_id)),
             "authentication, scope and answer": lambda: run(
                 scoped, READ_JOB.encode(), (*credentials.arguments(), job_id)
             ),
@@ -130,7 +130,7 @@ def http_rates(database: TestDatabase, *, rounds: int) -> list[Figure]:
     with start_service(database.url("app"), LOG_LEVEL="warning") as service:
         for number in range(rounds + 1):
             for name, path in paths.items():
-                rate = hammer(service.url, path, headers, seconds=1.5, connections=16)
+                rate = hammer(service.url, path, headers, seconds=1.5, connections=8)
                 if number:
                     rates[name].append(rate)
     medians = {name: statistics.median(values) for name, values in rates.items()}
