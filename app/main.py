@@ -32,7 +32,7 @@ from app.web.envelope import handle_error
 from app.web.health import ReadinessCheck
 from app.web.health import router as health_router
 from app.web.rate_limits import RateLimiter
-from app.web.reference import openapi_config
+from app.web.reference import ERROR_RESPONSES, openapi_config
 from app.web.requests import ApiRequest, guard, provide_once, provide_who
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -134,7 +134,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         logging_config=None,
         debug=False,
     )
-    _check_access_declared(app)
+    _finish_routes(app)
     return app
 
 
@@ -152,13 +152,16 @@ async def _cursor_secret(db: Database, settings: Settings) -> bytes:
     return row["secret"]
 
 
-def _check_access_declared(app: Litestar) -> None:
-    """Every route under /v1 says who may use it; one that does not is a mistake that must not start."""
+def _finish_routes(app: Litestar) -> None:
+    """Every route under /v1 says who may use it, or the service does not start; and all document the same errors."""
     for route in app.routes:
         for handler in getattr(route, "route_handlers", ()):
-            guarded = route.path.startswith("/v1") and isinstance(handler, HTTPRouteHandler)
-            if guarded and handler.http_methods != {"OPTIONS"} and not isinstance(handler.opt.get("access"), Access):
-                raise StartupError(f"{route.path} declares no access")
+            if not isinstance(handler, HTTPRouteHandler) or handler.http_methods == {"OPTIONS"}:
+                continue
+            if route.path.startswith("/v1"):
+                if not isinstance(handler.opt.get("access"), Access):
+                    raise StartupError(f"{route.path} declares no access")
+                handler.responses = {**ERROR_RESPONSES, **(handler.responses or {})}
 
 
 def asgi() -> Edge:

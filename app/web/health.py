@@ -74,20 +74,20 @@ def _not_ready(database: bool, migrations: bool, policies: bool, problems: list[
     return Readiness(status="not_ready", database=database, migrations=migrations, policies=policies, problems=problems)
 
 
-@get("/health", summary="Is the process up?", tags=["platform"])
+@get("/health", security=[{}], summary="Is the process up?", tags=["platform"])
 async def health() -> Health:
     """Touches nothing; for liveness probes."""
     return Health()
 
 
-@get("/ready", summary="Can it serve?", tags=["platform"])
+@get("/ready", security=[{}], summary="Can it serve?", tags=["platform"])
 async def ready(readiness: NamedDependency[SkipValidation[ReadinessCheck]]) -> Response[Readiness]:
     """200 when database, migrations and policies are as they must be, else 503 with the problems."""
     state = await readiness.run()
     return Response(state, status_code=200 if state.status == "ready" else 503)
 
 
-@get("/metrics", summary="Metrics for Prometheus", tags=["platform"], media_type="text/plain")
+@get("/metrics", security=[{}], summary="Metrics for Prometheus", tags=["platform"], media_type="text/plain")
 async def metrics(
     request: Request[Any, Any, Any],
     db: NamedDependency[SkipValidation[Database]],

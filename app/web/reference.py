@@ -4,14 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from litestar import Request, Router
+from litestar.datastructures import ResponseHeader
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 from litestar.routes import BaseRoute
 from litestar.types import ControllerRouterHandler
 
 from app import __version__
+from app.web.envelope import ErrorEnvelope
 
 DESCRIPTION = """Long-term memory for agents and the products around them, on plain PostgreSQL.
 
@@ -26,6 +29,23 @@ TAGS = [
     Tag(name="jobs", description="Background work, followed to its end."),
     Tag(name="platform", description="Health, readiness, metrics."),
 ]
+
+
+ERROR_RESPONSES = {
+    status: ResponseSpec(data_container=ErrorEnvelope, description=text, generate_examples=False)
+    for status, text in {
+        400: "Malformed; the message names the field.",
+        401: "No key, or one that is unknown, revoked or expired.",
+        403: "The key may not do this.",
+        404: "Unknown, hidden, or of another tenant: all alike.",
+        409: "The state does not allow it, or an Idempotency-Key was used for something else.",
+        413: "The body is over the limit.",
+        429: "The key's budget for this kind of work is used up; see Retry-After.",
+        503: "The database cannot be reached; see Retry-After.",
+    }.items()
+}
+# The page is one file with everything in it: nothing else may be loaded, and only our own API be called.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 
 
 class ReferencePage(OpenAPIRenderPlugin):
@@ -55,7 +75,12 @@ def openapi_config() -> OpenAPIConfig:
         title="Palimpsest",
         version=__version__,
         description=DESCRIPTION,
-        openapi_router=ReferenceRouter("/schema", route_handlers=[], include_in_schema=False),
+        openapi_router=ReferenceRouter(
+            "/schema",
+            route_handlers=[],
+            include_in_schema=False,
+            response_headers=[ResponseHeader(name="Content-Security-Policy", value=POLICY)],
+        ),
         tags=TAGS,
         components=Components(
             security_schemes={"key": SecurityScheme(type="http", scheme="bearer", description="An API key, pk_...")}

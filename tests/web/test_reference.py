@@ -1,0 +1,67 @@
+"""The OpenAPI document and its page: complete, resolvable, and served without anything from elsewhere."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+
+@pytest.fixture
+def document(client: httpx.Client) -> dict[str, Any]:
+    return client.get("/schema/openapi.json").json()
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(path, method, operation) for path, item in document["paths"].items() for method, operation in item.items()]
+
+
+def test_every_operation_says_what_it_is(document: dict[str, Any]) -> None:
+    tags = {tag["name"] for tag in document["tags"]}
+    for path, method, operation in operations(document):
+        where = f"{method} {path}"
+        assert operation["summary"], where
+        assert operation["description"], where
+        assert set(operation["tags"]) <= tags, where
+
+
+def test_every_operation_under_v1_documents_our_envelope(document: dict[str, Any]) -> None:
+    for path, method, operation in operations(document):
+        if not path.startswith("/v1"):
+            continue
+        for status in ("400", "401", "403", "404", "409", "429"):
+            content = operation["responses"][status]["content"]["application/json"]["schema"]
+            assert content == {"$ref": "#/components/schemas/ErrorEnvelope"}, (method, path, status)
+
+
+def test_every_reference_resolves(document: dict[str, Any]) -> None:
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                found: Any = document
+                for part in node["$ref"].removeprefix("#/").split("/"):
+                    found = found[part]
+            for item in node.values():
+                walk(item)
+        elif isinstance(node, list):
+            for item in node:
+                walk(item)
+
+    walk(document)
+
+
+def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
+    page = client.get("/schema")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert re.findall(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", page.text) == []
+    assert "innerHTML" not in page.text
+
+
+def test_only_health_needs_no_key(document: dict[str, Any], client: httpx.Client) -> None:
+    for path, method, operation in operations(document):
+        if path.startswith("/v1"):
+            url = re.sub(r"\{[^}]*\}", "018f0000-0000-7000-8000-000000000000", path)
+            assert client.request(method, url).status_code == 401, path
+        else:
+            assert operation["security"] == [{}], path
