@@ -20,6 +20,7 @@ from app.errors import ConfigError, StartupError
 from app.jobs.registry import Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
+from app.notes.routes import router as notes_router
 from app.telemetry.logs import configure_logs
 from app.telemetry.traces import configure_traces
 from app.tenancy.keys import KeyUsage
@@ -115,7 +116,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     }
     api = Router(
         path="/v1",
-        route_handlers=[tenancy_router, jobs_router],
+        route_handlers=[tenancy_router, notes_router, jobs_router],
         guards=[guard(authenticator, limiter, usage.note)],
         dependencies={
             "who": Provide(provide_who, sync_to_thread=False),

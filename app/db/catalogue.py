@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from sqlalchemy import MetaData
 
-from app.db.rls import APP_ROLE, EXPRESSIONS, OWNER_ROLE, Rule
+from app.db.rls import APP_ROLE, CHECKS, EXPRESSIONS, OWNER_ROLE, Rule
 
 # The complete list of functions that run with the owner's rights. One more, and the service does not start.
 DEFINER_FUNCTIONS = frozenset(
@@ -73,7 +73,6 @@ class Policy:
 
 def canonical_policies(table: str, rule: Rule) -> frozenset[Policy]:
     """The two policies a tenant table has, and no other."""
-    expression = EXPRESSIONS[rule]
     return frozenset(
         {
             Policy(
@@ -81,8 +80,8 @@ def canonical_policies(table: str, rule: Rule) -> frozenset[Policy]:
                 permissive="PERMISSIVE",
                 roles=(APP_ROLE,),
                 command="ALL",
-                using=expression,
-                check=expression,
+                using=EXPRESSIONS[rule],
+                check=CHECKS[rule],
             ),
             Policy(
                 name=f"{table}_owner",

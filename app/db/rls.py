@@ -16,6 +16,21 @@ _PROJECT = """(project_id = ( SELECT NULLIF(current_setting('app.project_id'::te
 _REACH = "(( SELECT current_setting('app.reach'::text, true) AS current_setting) = 'cross_project'::text)"
 
 
+_CROSS = f"({_REACH} AND (scope = ANY (ARRAY['org_shared'::text, 'public'::text])))"
+_AGENT = (
+    "((scope <> 'agent_private'::text) OR (agent_id = ( SELECT NULLIF(current_setting('app.agent_id'::text, true), "
+    "''::text) AS \"nullif\")))"
+)
+_GARDEN = (
+    "((garden_id IS NULL) OR (garden_id = ANY (( SELECT (NULLIF(current_setting('app.gardens'::text, true), "
+    "''::text))::uuid[] AS \"nullif\")::uuid[])))"
+)
+_SUPPRESSION = (
+    "((suppression = 0) OR ((suppression = 2) AND (( SELECT current_setting('app.reach'::text, true) "
+    "AS current_setting) = 'legal_hold'::text)))"
+)
+
+
 class Rule(StrEnum):
     """Which rows of a table the app role sees and may write."""
 
@@ -25,12 +40,21 @@ class Rule(StrEnum):
     """The tenant's own rows in the current project."""
     REACH = "reach"
     """As PROJECT; with reach cross_project the rows of all its projects, and those that belong to none."""
+    MEMORY = "memory"
+    """As PROJECT, less other agents' private rows, gardens one is no member of, and what is suppressed; with reach
+    cross_project what is shared in other projects can be read too."""
 
 
 EXPRESSIONS: dict[Rule, str] = {
     Rule.TENANT: _TENANT,
     Rule.PROJECT: f"({_TENANT} AND {_PROJECT})",
     Rule.REACH: f"({_TENANT} AND ({_PROJECT} OR {_REACH}))",
+    Rule.MEMORY: f"({_TENANT} AND ({_PROJECT} OR {_CROSS}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION})",
+}
+# What may be written, where that differs from what may be seen.
+CHECKS: dict[Rule, str] = {
+    **EXPRESSIONS,
+    Rule.MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
 }
 
 
@@ -38,8 +62,8 @@ def enable_tenant_rls(execute: Callable[[str], object], table: str, *, rule: Rul
     """Turns row-level security on for a tenant table: forced, one policy for each role, and the app's grants."""
     execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
     execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
-    expression = EXPRESSIONS[rule]
-    execute(f"CREATE POLICY {table}_app ON {table} TO {APP_ROLE} USING {expression} WITH CHECK {expression}")
+    using, check = EXPRESSIONS[rule], CHECKS[rule]
+    execute(f"CREATE POLICY {table}_app ON {table} TO {APP_ROLE} USING {using} WITH CHECK {check}")
     # Under FORCE the owner is subject to policies too: migrations and definer functions need this one.
     execute(f"CREATE POLICY {table}_owner ON {table} TO {OWNER_ROLE} USING (true)")
     execute(f"GRANT {grants} ON {table} TO {APP_ROLE}")

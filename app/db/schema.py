@@ -7,7 +7,7 @@ from sqlalchemy import MetaData
 from app.db.metadata import metadata
 
 # By name: the rooms stand above this package and must not be imported from it directly.
-TABLE_MODULES = ("app.tenancy.tables", "app.web.tables", "app.jobs.tables")
+TABLE_MODULES = ("app.tenancy.tables", "app.web.tables", "app.jobs.tables", "app.notes.tables")
 
 
 def load_metadata() -> MetaData:

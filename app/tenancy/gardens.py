@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from app.db.database import Database, Row, Session
-from app.errors import BadRequest, Forbidden, NotFound
+from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
 from app.tenancy import queries
 from app.tenancy.schemas import (
     SYNONYMS,
@@ -143,6 +143,22 @@ async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *,
     if member is None:
         raise Forbidden("You are no member of this garden.", code="garden_forbidden")
     return garden, member["role"]
+
+
+async def require_writable(session: Session, who: Principal, *, garden_id: UUID, scope: str) -> None:
+    """Refuses a write into a garden by a reader or stranger (403), an unknown one (404), or another scope (422)."""
+    garden, role = await _garden_and_role(session, who, garden_id)
+    if role == "reader":
+        raise Forbidden("garden_id: a reader of this garden may not write in it.", code="garden_forbidden")
+    if garden["scope"] != scope:
+        raise Unprocessable(
+            f"scope: this garden is {garden['scope']}, and what grows in it is too.", code="garden_scope_mismatch"
+        )
+
+
+async def require_readable(session: Session, who: Principal, *, garden_id: UUID) -> None:
+    """Refuses to read in a garden that is unknown (404) or that the caller is no member of (403)."""
+    await _garden_and_role(session, who, garden_id)
 
 
 def _require_admin(role: str) -> None:

@@ -26,6 +26,7 @@ TAGS = [
     Tag(name="tenancy", description="Who the caller is."),
     Tag(name="administration", description="Tenants, projects and keys."),
     Tag(name="gardens", description="Shared beds of memory, with members."),
+    Tag(name="notes", description="What was said, with the history of every change."),
     Tag(name="jobs", description="Background work, followed to its end."),
     Tag(name="platform", description="Health, readiness, metrics."),
 ]

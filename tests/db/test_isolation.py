@@ -38,6 +38,15 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "api_keys": {"kind": "agent", "secret_hash": b"x" * 32},
     "gardens": {"scope": "project_shared"},
     "garden_members": {"role": "reader"},
+    "memory_history": {"scope": "project_shared", "event": "created", "garden_id": None, "suppression": 0},
+    "memory_notes": {
+        "scope": "project_shared",
+        "type": "fact",
+        "garden_id": None,
+        "suppression": 0,
+        "deleted_at": None,
+        "extraction_status": "none",
+    },
     "jobs": {"status": "pending", "kind": "embed", "lease_owner": None, "max_attempts": 5},
 }
 BY_TYPE: dict[str, Any] = {

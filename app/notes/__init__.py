@@ -1,0 +1,1 @@
+"""Notes: what was said, stored first, with the history of every change."""

@@ -1,0 +1,126 @@
+"""Notes on the wire."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+
+NoteType = Literal[
+    "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk"
+]
+Tag = Annotated[str, Meta(min_length=1, max_length=64)]
+Tags = Annotated[list[Tag], Meta(max_length=50)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=200)]
+Reason = Annotated[str, Meta(min_length=1, max_length=500)]
+Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class NoteCreate(Create, frozen=True, kw_only=True):
+    """Something that was said."""
+
+    content: str
+    """At most 64 KiB; white space is collapsed."""
+    type: NoteType = "semantic"
+    tags: Tags = msgspec.field(default_factory=list)
+    scope: VisibilityIn = "project_shared"
+    garden_id: UUID | None = None
+    author: ShortText | None = None
+    """Who said it."""
+    occurred_at: Moment | None = None
+    """When it was said; now, when absent."""
+    thread_id: ShortText | None = None
+    """The conversation or document it belongs to."""
+    position: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    """Its place in the thread. A note with a place is the same only as another at that place."""
+    pinned: bool = False
+
+
+class NotePatch(Create, frozen=True, kw_only=True):
+    """A change, with its reason."""
+
+    reason: Reason
+    if_version: Version | None = None
+    content: str | UnsetType = UNSET
+    type: NoteType | UnsetType = UNSET
+    tags: Tags | UnsetType = UNSET
+    author: ShortText | UnsetType | None = UNSET
+    occurred_at: Moment | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+
+
+class NoteRecover(Create, frozen=True, kw_only=True):
+    reason: Reason
+    if_version: Version | None = None
+
+
+class NoteRead(Read, frozen=True, kw_only=True):
+    note_id: UUID
+    content: str
+    type: NoteType
+    tags: list[str]
+    scope: Visibility
+    garden_id: UUID | None
+    agent_id: str
+    author: str | None
+    occurred_at: datetime
+    thread_id: str | None
+    position: int | None
+    pinned: bool
+    extraction_status: Literal["none", "pending", "completed", "failed"]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class NoteCreated(Read, frozen=True, kw_only=True):
+    note: NoteRead
+    deduplicated: bool
+    job_id: UUID | None = None
+
+
+class NoteList(Read, frozen=True, kw_only=True):
+    notes: list[NoteRead]
+    next_cursor: str | None
+
+
+class NoteBatch(Create, frozen=True, kw_only=True):
+    notes: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    """Up to 1,000, each as the body of POST /v1/notes."""
+    atomic: bool = True
+    """Any error, and nothing is written; false: each on its own, with a result for each."""
+
+
+class ItemError(Read, frozen=True, kw_only=True):
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class NoteResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    index: int
+    outcome: Literal["created", "deduplicated"] | None = None
+    note: NoteRead | None = None
+    error: ItemError | None = None
+
+
+class NoteBatchDone(Read, frozen=True, kw_only=True):
+    results: list[NoteResult]
+
+
+class HistoryRead(Read, frozen=True, kw_only=True):
+    event: Literal["created", "updated", "deleted", "recovered", "merged", "none", "split"]
+    version: int
+    changed_by: str
+    reason: str | None
+    old_content: str | None
+    new_content: str | None
+    created_at: datetime
+
+
+class HistoryList(Read, frozen=True, kw_only=True):
+    events: list[HistoryRead]
+    next_cursor: str | None

@@ -1,0 +1,305 @@
+"""Use cases of notes: write, read, change, forget, recover; every change leaves its line of history."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app.db.database import Database, Row, Session
+from app.errors import AppError, BadRequest, Conflict, NotFound, TooLarge
+from app.notes import queries
+from app.notes.content import normalize_content
+from app.notes.schemas import (
+    HistoryList,
+    HistoryRead,
+    ItemError,
+    NoteBatch,
+    NoteBatchDone,
+    NoteCreate,
+    NoteCreated,
+    NoteList,
+    NotePatch,
+    NoteRead,
+    NoteRecover,
+    NoteResult,
+)
+from app.tenancy import gardens
+from app.tenancy.schemas import SYNONYMS
+from app.web.auth import Principal, new_id, require_project
+from app.web.idempotency import Answer, Once
+from app.web.inputs import as_utc, invalid_body
+from app.web.pages import Page
+
+MAX_CONTENT_BYTES = 64 * 1024
+MAX_BATCH = 1000
+RECOVERABLE = timedelta(days=30)
+
+
+async def create_note(db: Database, who: Principal, *, data: NoteCreate, once: Once) -> Answer:
+    """Stores a note; the same live note again is answered as it is, and is no failure."""
+    row = _new_row(who, data)
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        await _check_gardens(step.session, who, [row])
+        ((note, created),) = await _store(step.session, who, [row])
+        body = NoteCreated(note=_present(note), deduplicated=not created)
+        return await step.answer(201 if created else 200, body)
+
+
+async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: Once) -> Answer:
+    """Stores up to 1,000 notes: all or none, or each on its own."""
+    if len(data.notes) > MAX_BATCH:
+        raise BadRequest(f"notes: at most {MAX_BATCH} at once.", code="batch_too_large")
+    rows: dict[int, Row] = {}
+    errors: dict[int, AppError] = {}
+    for index, item in enumerate(data.notes):
+        try:
+            rows[index] = _new_row(who, _convert(item))
+        except AppError as problem:
+            errors[index] = problem
+    _stop_if_atomic(data, errors)
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        for index in list(rows):
+            try:
+                await _check_gardens(step.session, who, [rows[index]])
+            except AppError as problem:
+                errors[index] = problem
+                del rows[index]
+        _stop_if_atomic(data, errors)
+        stored = dict(zip(rows, await _store(step.session, who, list(rows.values())), strict=True))
+        results = [_result(index, stored, errors) for index in range(len(data.notes))]
+        return await step.answer(200, NoteBatchDone(results=results))
+
+
+def _convert(item: dict[str, Any]) -> NoteCreate:
+    try:
+        return msgspec.convert(item, NoteCreate)
+    except msgspec.ValidationError as problem:
+        raise invalid_body(problem) from problem
+
+
+def _stop_if_atomic(data: NoteBatch, errors: dict[int, AppError]) -> None:
+    if data.atomic and errors:
+        index, problem = min(errors.items())
+        problem.message = f"notes[{index}]: {problem.message}"
+        problem.details = {**problem.details, "index": index}
+        raise problem
+
+
+def _result(index: int, stored: dict[int, tuple[Row, bool]], errors: dict[int, AppError]) -> NoteResult:
+    if index in errors:
+        problem = errors[index]
+        error = ItemError(code=problem.code, message=problem.message, details=problem.details)
+        return NoteResult(index=index, error=error)
+    note, created = stored[index]
+    return NoteResult(index=index, outcome="created" if created else "deduplicated", note=_present(note))
+
+
+def _new_row(who: Principal, data: NoteCreate) -> Row:
+    if data.position is not None and data.thread_id is None:
+        raise BadRequest("position: names a place in a thread, so thread_id is needed too.")
+    scope = SYNONYMS.get(data.scope, data.scope)
+    now = datetime.now(UTC)
+    garden_id = None if data.garden_id is None else str(data.garden_id)
+    return {
+        "tenant_id": who.tenant_id,
+        "note_id": new_id(),
+        "project_id": require_project(who),
+        "agent_id": who.agent_id,
+        "scope": scope,
+        "garden_id": garden_id,
+        "owner_key": who.agent_id if scope == "agent_private" else garden_id or "",
+        "type": data.type,
+        **_checked_content(data.content),
+        "tags": list(dict.fromkeys(data.tags)),
+        "author": data.author,
+        "occurred_at": now if data.occurred_at is None else as_utc(data.occurred_at, "occurred_at"),
+        "thread_id": data.thread_id,
+        "position": data.position,
+        "pinned": data.pinned,
+        "created_at": now,
+        "updated_at": now,
+    }
+
+
+def _checked_content(text: str) -> dict[str, str]:
+    content = normalize_content(text)
+    if not content.stored:
+        raise BadRequest("content: empty once white space is trimmed.")
+    if len(content.stored.encode()) > MAX_CONTENT_BYTES:
+        raise TooLarge("content: over 64 KiB; split it, or store it as a document.", code="content_too_large")
+    return {"content": content.stored, "content_hash": content.hash}
+
+
+async def _check_gardens(session: Session, who: Principal, rows: Sequence[Row]) -> None:
+    for row in rows:
+        if row["garden_id"] is not None:
+            await gardens.require_writable(session, who, garden_id=UUID(row["garden_id"]), scope=row["scope"])
+
+
+async def _store(session: Session, who: Principal, rows: list[Row]) -> list[tuple[Row, bool]]:
+    """Each row's note, and whether it is new; in the order given."""
+    known: dict[tuple[Any, ...], Row] = {}
+    made: list[Row] = []
+    # What stood in the way may be deleted before we look at it; then there is room for ours.
+    while missing := [row for row in rows if _identity(row) not in known]:
+        fresh = {str(row["note_id"]): row for row in await queries.insert_notes(session, rows=missing)}
+        new = [row for row in missing if row["note_id"] in fresh]
+        made += new
+        known |= {_identity(row): fresh[row["note_id"]] for row in new}
+        others = [row for row in missing if _identity(row) not in known]
+        if others:
+            place = {"tenant_id": who.tenant_id, "project_id": require_project(who)}
+            known |= {_identity(row): row for row in await queries.find_same(session, **place, rows=others)}
+    if made:
+        events = [_event(who, row, "created", None, new=row["content"]) for row in made]
+        await queries.insert_history(session, rows=events)
+    ids = {row["note_id"] for row in made}
+    return [(known[_identity(row)], row["note_id"] in ids) for row in rows]
+
+
+def _identity(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in queries.IDENTITY)
+
+
+def _event(
+    who: Principal, note: Row, event: str, reason: str | None, *, old: str | None = None, new: str | None = None
+) -> Row:
+    return {
+        "tenant_id": who.tenant_id,
+        "history_id": new_id(),
+        "project_id": note["project_id"],
+        "note_id": note["note_id"],
+        "agent_id": note["agent_id"],
+        "scope": note["scope"],
+        "garden_id": note["garden_id"],
+        "event": event,
+        "version": note.get("version", 1),
+        "changed_by": who.agent_id,
+        "reason": reason,
+        "old_content": old,
+        "new_content": new,
+        "created_at": datetime.now(UTC),
+    }
+
+
+def _present(row: Row) -> NoteRead:
+    shown: dict[str, Any] = {name: row[name] for name in queries.SHOWN}
+    shown["note_id"] = UUID(str(row["note_id"]))
+    shown["garden_id"] = None if row["garden_id"] is None else UUID(str(row["garden_id"]))
+    return NoteRead(**shown)
+
+
+async def get_note(db: Database, who: Principal, *, note_id: UUID) -> NoteRead:
+    """One live note in the caller's reach."""
+    rows = await db.fetch(who, queries.select_note(tenant_id=who.tenant_id, note_id=str(note_id)))
+    if not rows:
+        raise note_not_found()
+    return _present(rows[0])
+
+
+async def list_notes(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> NoteList:
+    """Live notes, newest first; naming a garden one is no member of is refused."""
+    if filters.get("garden_id") is not None:
+        async with db.tenant(who) as session:
+            await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
+    after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
+    statement = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
+    rows, next_cursor = page.cut(
+        await db.fetch(who, statement), key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])]
+    )
+    return NoteList(notes=[_present(row) for row in rows], next_cursor=next_cursor)
+
+
+async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteRead:
+    """Changes a note; what changes nothing leaves version and history as they are."""
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in msgspec.structs.asdict(data).items()
+        if value is not msgspec.UNSET and name not in ("reason", "if_version")
+    }
+    if "content" in changes:
+        changes |= _checked_content(changes["content"])
+    if "occurred_at" in changes:
+        changes["occurred_at"] = as_utc(changes["occurred_at"], "occurred_at")
+    if "tags" in changes:
+        changes["tags"] = list(dict.fromkeys(changes["tags"]))
+    if not changes:
+        raise BadRequest("Send at least one field to change, beside the reason.")
+    async with db.tenant(who) as session:
+        note = await _lock(session, who, note_id, if_version=data.if_version, deleted=False)
+        changes = {name: value for name, value in changes.items() if note[name] != value}
+        if not changes:
+            return _present(note)
+        return _present(await _change(session, who, note, "updated", data.reason, changes))
+
+
+async def delete_note(db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None) -> None:
+    """Forgets a note; it can be recovered for 30 days."""
+    async with db.tenant(who) as session:
+        note = await _lock(session, who, note_id, if_version=if_version, deleted=False)
+        await _change(session, who, note, "deleted", reason, {"deleted_at": datetime.now(UTC)})
+
+
+async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteRead:
+    """Brings a forgotten note back."""
+    async with db.tenant(who) as session:
+        note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
+        if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE:
+            raise Conflict("The 30 days in which it could be recovered are over.", code="recovery_expired")
+        return _present(await _change(session, who, note, "recovered", data.reason, {"deleted_at": None}))
+
+
+async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: int | None, deleted: bool) -> Row:
+    note = await queries.lock_note(session, tenant_id=who.tenant_id, note_id=str(note_id))
+    if note is None or (note["deleted_at"] is not None and not deleted):
+        raise note_not_found()
+    if note["garden_id"] is not None:
+        await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), scope=note["scope"])
+    if deleted and note["deleted_at"] is None:
+        raise Conflict("This note is not deleted.", code="not_deleted")
+    if if_version is not None and if_version != note["version"]:
+        raise Conflict(
+            f"if_version: the note is at version {note['version']}.",
+            code="version_conflict",
+            details={"version": note["version"]},
+        )
+    return note
+
+
+async def _change(session: Session, who: Principal, note: Row, event: str, reason: str, changes: dict[str, Any]) -> Row:
+    version = note["version"] + 1
+    row = await queries.update_note(
+        session,
+        tenant_id=who.tenant_id,
+        note_id=str(note["note_id"]),
+        **changes,
+        version=version,
+        updated_at=datetime.now(UTC),
+    )
+    after = {**note, "version": version}
+    line = _event(who, after, event, reason, old=note["content"], new=None if event == "deleted" else row["content"])
+    await queries.insert_history(session, rows=[line])
+    return row
+
+
+async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Page) -> HistoryList:
+    """What happened to a note, also to a deleted one, oldest first."""
+    after = None if page.after is None else page.after[0]
+    statement = queries.select_history(tenant_id=who.tenant_id, note_id=str(note_id), after=after, limit=page.limit + 1)
+    found = await db.fetch(who, statement)
+    if not found and page.after is None:
+        raise note_not_found()
+    rows, next_cursor = page.cut(found, key=lambda row: [str(row["history_id"])])
+    shown = [{name: value for name, value in row.items() if name != "history_id"} for row in rows]
+    return HistoryList(events=[HistoryRead(**row) for row in shown], next_cursor=next_cursor)
+
+
+def note_not_found() -> NotFound:
+    """The one answer for a note that is unknown, hidden, deleted or of another tenant."""
+    return NotFound("There is no such note.", code="note_not_found")

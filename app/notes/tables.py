@@ -1,0 +1,113 @@
+"""Tables of the room notes."""
+
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from app.db.metadata import metadata
+from app.db.rls import Rule
+
+TYPES = (
+    "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk",
+)  # fmt: skip
+_LIST_OF_TYPES = ", ".join(f"'{name}'" for name in TYPES)
+
+# No foreign keys to project or garden: each insert would lock that one row for its transaction. The policy holds
+# tenant, project and garden to the scope, and gardens are never deleted.
+memory_notes = Table(
+    "memory_notes",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("note_id", Uuid(as_uuid=False), nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("owner_key", Text, nullable=False, comment="the agent under agent_private, else the garden, else nothing"),
+    Column("type", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("content_hash", Text, nullable=False),
+    Column("tags", ARRAY(Text), nullable=False),
+    Column("author", Text, nullable=True),
+    Column("occurred_at", DateTime(timezone=True), nullable=False),
+    Column("thread_id", Text, nullable=True),
+    Column("position", Integer, nullable=True),
+    Column("pinned", Boolean, nullable=False),
+    Column("extraction_status", Text, nullable=False, server_default=text("'none'")),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False),
+    Column("deleted_at", DateTime(timezone=True), nullable=True),
+    PrimaryKeyConstraint("tenant_id", "note_id"),
+    CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
+    CheckConstraint(f"type IN ({_LIST_OF_TYPES})", name="type"),
+    CheckConstraint("extraction_status IN ('none', 'pending', 'completed', 'failed')", name="extraction_status"),
+    CheckConstraint("position IS NULL OR thread_id IS NOT NULL", name="position"),
+    Index(
+        "memory_notes_live_key",
+        "tenant_id",
+        "project_id",
+        "scope",
+        "owner_key",
+        "thread_id",
+        "position",
+        "content_hash",
+        unique=True,
+        postgresql_nulls_not_distinct=True,
+        postgresql_where=text("deleted_at IS NULL AND suppression = 0"),
+    ),
+    Index(
+        "memory_notes_hash_idx", "tenant_id", "project_id", "content_hash", postgresql_where=text("deleted_at IS NULL")
+    ),
+    Index("memory_notes_list_idx", "tenant_id", "project_id", "created_at", "note_id"),
+    Index(
+        "memory_notes_thread_idx",
+        "tenant_id",
+        "project_id",
+        "thread_id",
+        "position",
+        postgresql_where=text("thread_id IS NOT NULL"),
+    ),
+    info={"rls": Rule.MEMORY},
+)
+
+memory_history = Table(
+    "memory_history",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("history_id", Uuid(as_uuid=False), nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("note_id", Uuid(as_uuid=False), nullable=False),
+    Column("agent_id", Text, nullable=False, comment="the note's agent, so that its policy holds here too"),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("event", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("old_content", Text, nullable=True),
+    Column("new_content", Text, nullable=True),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "history_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
+    ),
+    CheckConstraint("event IN ('created', 'updated', 'deleted', 'recovered', 'merged', 'none', 'split')", name="event"),
+    Index("memory_history_note_idx", "tenant_id", "note_id", "history_id"),
+    info={"rls": Rule.MEMORY},
+)
