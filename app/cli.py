@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from app import __version__
 from app.config import Settings, read_settings
-from app.errors import AppError, BadRequest, ConfigError
+from app.errors import AppError, BadRequest, ConfigError, StartupError
 
 Handler = Callable[[argparse.Namespace, Settings], int]
 
@@ -36,6 +37,30 @@ def main(arguments: list[str] | None = None) -> int:
         return 2 if isinstance(problem, ConfigError | BadRequest) else 1
     except KeyboardInterrupt:
         return 130
+    except Exception as problem:
+        explained = _as_startup_error(problem)
+        if explained is None:
+            raise
+        _explain(explained, as_json=getattr(options, "json", False))
+        return 1
+
+
+def _as_startup_error(problem: Exception) -> StartupError | None:
+    """In words, what a database, a migration or a file system may answer; None for a mistake of ours."""
+    import psycopg
+    from alembic.util import CommandError
+    from sqlalchemy.exc import DBAPIError
+
+    cause = problem.orig if isinstance(problem, DBAPIError) else problem
+    if isinstance(cause, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedFunction):
+        return StartupError("The schema is not there; run palimpsest migrate.", code="not_migrated")
+    if isinstance(cause, psycopg.Error):
+        return StartupError(f"The database refused: {(str(cause).strip().splitlines() or [type(cause).__name__])[0]}")
+    if isinstance(cause, CommandError):
+        return StartupError(f"The migration cannot be found or run: {cause}")
+    if isinstance(cause, OSError):
+        return StartupError(f"{cause.strerror or cause}: {cause.filename or ''}".rstrip(": "))
+    return None
 
 
 def _explain(problem: AppError, *, as_json: bool) -> None:
@@ -136,11 +161,17 @@ def _json(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest serve`."""
-    # Before the first metric is made: all processes that serve starts share their figures through this folder.
-    os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="palimpsest-metrics-"))
-    from app.operations.supervisor import serve
+    own = "PROMETHEUS_MULTIPROC_DIR" not in os.environ
+    if own:
+        # Before the first metric is made: all processes that serve starts share their figures through this folder.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="palimpsest-metrics-")
+    try:
+        from app.operations.supervisor import serve
 
-    serve(settings, with_worker=not options.no_worker, demo=options.demo, say=say)
+        serve(settings, with_worker=not options.no_worker, demo=options.demo, say=say)
+    finally:
+        if own:
+            shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
     return 0
 
 
@@ -160,7 +191,10 @@ def run_migrate(options: argparse.Namespace, settings: Settings) -> int:
     from app.operations.installation import DATABASE, database_of, migrate
 
     if options.print_roles:
-        print(migrations.dba_script(DATABASE))
+        from psycopg.conninfo import conninfo_to_dict
+
+        url = settings.database_migration_url or settings.database_url or ""
+        print(migrations.dba_script(str(conninfo_to_dict(url).get("dbname") or DATABASE)))
         return 0
     with database_of(settings, say=say) as ready:
         if options.downgrade:

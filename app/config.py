@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
 from app.errors import ConfigError
 
 TRUE_WORDS = {"1", "true", "yes", "on"}
@@ -59,7 +62,13 @@ def _url(raw: str) -> str:
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
         raise ValueError("expected postgresql://user:password@host:port/database")
     # A SQLAlchemy style URL names its driver; libpq wants to see none.
-    return f"postgresql://{rest}"
+    url = f"postgresql://{rest}"
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        # Without the reason: it quotes the part it could not read, which may be the password.
+        raise ValueError("not a PostgreSQL URL; percent-encode special characters in the password") from None
+    return url
 
 
 def _setting(variable: str, parse: Callable[[str], Any], default: Any, help_text: str) -> Any:

@@ -16,7 +16,7 @@ from app.db.catalogue import find_drift
 from app.db.database import Database
 from app.db.migrations import head_revision
 from app.db.schema import load_metadata
-from app.errors import ConfigError, StartupError
+from app.errors import AppError, ConfigError, StartupError
 from app.jobs.registry import Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
@@ -30,7 +30,7 @@ from app.web.auth import Access, Authenticator
 from app.web.cursors import CursorSigner
 from app.web.edge import Edge
 from app.web.envelope import handle_error
-from app.web.health import ReadinessCheck
+from app.web.health import QueueFigures, ReadinessCheck
 from app.web.health import router as health_router
 from app.web.rate_limits import RateLimiter
 from app.web.reference import ERROR_RESPONSES, openapi_config
@@ -97,22 +97,31 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None]:
-        await database.open()
-        await check_policies(database, strict=settings.rls_policy_strict)
+        try:
+            await database.open()
+            await check_policies(database, strict=settings.rls_policy_strict)
+        except AppError as problem:
+            # The server that runs us keeps such failures to itself.
+            log.error("start_refused", code=problem.code, message=problem.message)
+            raise
         cursors.load(await _cursor_secret(database, settings))
         flushing = asyncio.create_task(usage.run())
         try:
             yield
         finally:
             flushing.cancel()
-            await usage.flush()
-            await database.close()
+            try:
+                await usage.flush()
+            finally:
+                await database.close()
 
     values: dict[str, Any] = {
         "db": database,
         "cursors": cursors,
         "readiness": readiness,
         "metrics_token": settings.metrics_token,
+        "limits": limiter.defaults,
+        "queue_figures": QueueFigures(),
     }
     api = Router(
         path="/v1",

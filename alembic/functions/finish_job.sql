@@ -1,7 +1,7 @@
 -- Hot path: ends one job in its tenant's scope, in one call, if and only if the caller still holds its lease.
 -- p_status completed, failed, dead, or pending with the time of the next attempt. Answers false when the lease is lost.
 CREATE OR REPLACE FUNCTION finish_job(
-    p_tenant text, p_project text, p_job uuid, p_worker text, p_attempt int, p_status text, p_error text,
+    p_tenant text, p_project text, p_job uuid, p_owner text, p_status text, p_error text,
     p_available_at timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -17,7 +17,7 @@ BEGIN
         attempts = CASE WHEN p_status = 'pending' AND p_error IS NULL THEN j.attempts - 1 ELSE j.attempts END,
         finished_at = CASE WHEN p_status = 'pending' THEN NULL ELSE v_now END
     WHERE j.tenant_id = p_tenant AND j.job_id = p_job AND j.status = 'leased'
-      AND j.lease_owner = p_worker AND j.attempts = p_attempt;
+      AND j.lease_owner = p_owner;
     RETURN FOUND;
 END
 $$;

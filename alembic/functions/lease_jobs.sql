@@ -1,8 +1,11 @@
--- Leases due jobs across tenants, in one call: tenants with due work in turn after p_after (and round again), an
--- equal share each. The turn is the caller's cursor and no row, so workers never wait for each other; a flood in
--- one tenant costs the others at most its turn.
+-- Leases due jobs across tenants, in one call: tenants with due work of these kinds in turn after p_after (and round
+-- again), an equal share each. The turn is the caller's cursor and no row, so workers never wait for each other; a
+-- flood in one tenant costs the others at most its turn.
+-- At most 500 tenants are looked at in one call. When none of them had work, one row without a job says how far we
+-- got, so that the next call goes on from there.
+-- p_owner is new for every call: it is the fence that lets only this lease end the job.
 -- The lease itself need not survive a crash (a lost one is only taken again), so its commit does not wait for disk.
-CREATE OR REPLACE FUNCTION lease_jobs(p_worker text, p_kinds text[], p_limit int, p_lease interval, p_after text)
+CREATE OR REPLACE FUNCTION lease_jobs(p_owner text, p_kinds text[], p_limit int, p_lease interval, p_after text)
 RETURNS TABLE (
     tenant_id text, job_id uuid, project_id text, agent_id text, kind text, payload jsonb, attempts int,
     max_attempts int, waited interval)
@@ -10,12 +13,13 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_sort = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_cursor text := coalesce(p_after, '');
     v_wrapped boolean := v_cursor = '';
+    v_looked int := 0;
     v_tenant text;
     v_tenants text[] := '{}';
     v_left int := p_limit;
@@ -24,6 +28,14 @@ DECLARE
 BEGIN
     SET LOCAL synchronous_commit = off;
     WHILE cardinality(v_tenants) < p_limit LOOP
+        IF v_looked = 500 THEN
+            IF cardinality(v_tenants) = 0 THEN
+                tenant_id := v_cursor;
+                RETURN NEXT;
+            END IF;
+            EXIT;
+        END IF;
+        v_looked := v_looked + 1;
         SELECT j.tenant_id INTO v_tenant FROM public.jobs j
         WHERE j.status = 'pending' AND j.tenant_id > v_cursor ORDER BY j.tenant_id LIMIT 1;
         IF NOT FOUND THEN
@@ -34,24 +46,26 @@ BEGIN
         END IF;
         EXIT WHEN v_wrapped AND coalesce(p_after, '') <> '' AND v_tenant > p_after;
         v_cursor := v_tenant;
-        IF EXISTS (SELECT FROM public.jobs j
-                   WHERE j.tenant_id = v_tenant AND j.status = 'pending' AND j.available_at <= v_now) THEN
+        IF EXISTS (SELECT FROM public.jobs j WHERE j.tenant_id = v_tenant AND j.kind = ANY (p_kinds)
+                   AND j.status = 'pending' AND j.available_at <= v_now) THEN
             v_tenants := v_tenants || v_tenant;
         END IF;
     END LOOP;
 
     FOREACH v_tenant IN ARRAY v_tenants LOOP
         EXIT WHEN v_left <= 0;
+        v_taken := ceil(v_left::numeric / (cardinality(v_tenants) - v_index));
         RETURN QUERY
         WITH pick AS (
-            SELECT j.job_id FROM public.jobs j
-            WHERE j.tenant_id = v_tenant AND j.status = 'pending' AND j.available_at <= v_now
-              AND j.kind = ANY (p_kinds)
-            ORDER BY j.priority DESC, j.available_at, j.job_id
-            LIMIT ceil(v_left::numeric / (cardinality(v_tenants) - v_index))::int
-            FOR UPDATE SKIP LOCKED)
+            SELECT x.job_id FROM unnest(p_kinds) k CROSS JOIN LATERAL (
+                SELECT j.job_id, j.priority, j.available_at FROM public.jobs j
+                WHERE j.tenant_id = v_tenant AND j.kind = k AND j.status = 'pending' AND j.available_at <= v_now
+                ORDER BY j.priority DESC, j.available_at, j.job_id
+                LIMIT v_taken
+                FOR UPDATE SKIP LOCKED) x
+            ORDER BY x.priority DESC, x.available_at, x.job_id LIMIT v_taken)
         UPDATE public.jobs j
-        SET status = 'leased', lease_owner = p_worker, lease_expires_at = v_now + p_lease,
+        SET status = 'leased', lease_owner = p_owner, lease_expires_at = v_now + p_lease,
             attempts = j.attempts + 1, started_at = v_now
         FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id
         RETURNING j.tenant_id, j.job_id, j.project_id, j.agent_id, j.kind, j.payload, j.attempts, j.max_attempts,

@@ -156,14 +156,14 @@ CREATE TABLE jobs (
 );
 COMMENT ON COLUMN jobs.project_id IS 'NULL: the job is the whole tenant''s';
 COMMENT ON COLUMN jobs.created_by IS 'the id of the key whose request made it, or schedule';
-CREATE INDEX jobs_due_idx ON jobs (tenant_id, available_at) WHERE status = 'pending';
-CREATE INDEX jobs_finished_idx ON jobs (tenant_id, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX jobs_dead_idx ON jobs (kind) WHERE status = 'dead';
+CREATE INDEX jobs_due_idx ON jobs (tenant_id, kind, available_at) WHERE status = 'pending';
+CREATE INDEX jobs_finished_idx ON jobs (tenant_id, finished_at) WHERE status IN ('completed', 'cancelled');
 CREATE INDEX jobs_leased_idx ON jobs (lease_expires_at) WHERE status = 'leased';
 CREATE INDEX jobs_list_idx ON jobs (tenant_id, created_at, job_id);
-CREATE UNIQUE INDEX jobs_open_key ON jobs (tenant_id, kind, dedupe_key)
+CREATE UNIQUE INDEX jobs_open_key ON jobs (tenant_id, project_id, kind, dedupe_key) NULLS NOT DISTINCT
     WHERE status IN ('pending', 'leased') AND dedupe_key IS NOT NULL;
-CREATE INDEX jobs_owner_idx ON jobs (lease_owner) WHERE status = 'leased';
-CREATE INDEX jobs_turn_idx ON jobs (tenant_id, priority DESC, available_at, job_id) WHERE status = 'pending';
+CREATE INDEX jobs_turn_idx ON jobs (tenant_id, kind, priority DESC, available_at, job_id) WHERE status = 'pending';
 """
 
 POLICIES = (
@@ -336,11 +336,14 @@ END
 $$;
 """,
     "lease_jobs": r"""
--- Leases due jobs across tenants, in one call: tenants with due work in turn after p_after (and round again), an
--- equal share each. The turn is the caller's cursor and no row, so workers never wait for each other; a flood in
--- one tenant costs the others at most its turn.
+-- Leases due jobs across tenants, in one call: tenants with due work of these kinds in turn after p_after (and round
+-- again), an equal share each. The turn is the caller's cursor and no row, so workers never wait for each other; a
+-- flood in one tenant costs the others at most its turn.
+-- At most 500 tenants are looked at in one call. When none of them had work, one row without a job says how far we
+-- got, so that the next call goes on from there.
+-- p_owner is new for every call: it is the fence that lets only this lease end the job.
 -- The lease itself need not survive a crash (a lost one is only taken again), so its commit does not wait for disk.
-CREATE OR REPLACE FUNCTION lease_jobs(p_worker text, p_kinds text[], p_limit int, p_lease interval, p_after text)
+CREATE OR REPLACE FUNCTION lease_jobs(p_owner text, p_kinds text[], p_limit int, p_lease interval, p_after text)
 RETURNS TABLE (
     tenant_id text, job_id uuid, project_id text, agent_id text, kind text, payload jsonb, attempts int,
     max_attempts int, waited interval)
@@ -348,12 +351,13 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_sort = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_cursor text := coalesce(p_after, '');
     v_wrapped boolean := v_cursor = '';
+    v_looked int := 0;
     v_tenant text;
     v_tenants text[] := '{}';
     v_left int := p_limit;
@@ -362,6 +366,14 @@ DECLARE
 BEGIN
     SET LOCAL synchronous_commit = off;
     WHILE cardinality(v_tenants) < p_limit LOOP
+        IF v_looked = 500 THEN
+            IF cardinality(v_tenants) = 0 THEN
+                tenant_id := v_cursor;
+                RETURN NEXT;
+            END IF;
+            EXIT;
+        END IF;
+        v_looked := v_looked + 1;
         SELECT j.tenant_id INTO v_tenant FROM public.jobs j
         WHERE j.status = 'pending' AND j.tenant_id > v_cursor ORDER BY j.tenant_id LIMIT 1;
         IF NOT FOUND THEN
@@ -372,24 +384,26 @@ BEGIN
         END IF;
         EXIT WHEN v_wrapped AND coalesce(p_after, '') <> '' AND v_tenant > p_after;
         v_cursor := v_tenant;
-        IF EXISTS (SELECT FROM public.jobs j
-                   WHERE j.tenant_id = v_tenant AND j.status = 'pending' AND j.available_at <= v_now) THEN
+        IF EXISTS (SELECT FROM public.jobs j WHERE j.tenant_id = v_tenant AND j.kind = ANY (p_kinds)
+                   AND j.status = 'pending' AND j.available_at <= v_now) THEN
             v_tenants := v_tenants || v_tenant;
         END IF;
     END LOOP;
 
     FOREACH v_tenant IN ARRAY v_tenants LOOP
         EXIT WHEN v_left <= 0;
+        v_taken := ceil(v_left::numeric / (cardinality(v_tenants) - v_index));
         RETURN QUERY
         WITH pick AS (
-            SELECT j.job_id FROM public.jobs j
-            WHERE j.tenant_id = v_tenant AND j.status = 'pending' AND j.available_at <= v_now
-              AND j.kind = ANY (p_kinds)
-            ORDER BY j.priority DESC, j.available_at, j.job_id
-            LIMIT ceil(v_left::numeric / (cardinality(v_tenants) - v_index))::int
-            FOR UPDATE SKIP LOCKED)
+            SELECT x.job_id FROM unnest(p_kinds) k CROSS JOIN LATERAL (
+                SELECT j.job_id, j.priority, j.available_at FROM public.jobs j
+                WHERE j.tenant_id = v_tenant AND j.kind = k AND j.status = 'pending' AND j.available_at <= v_now
+                ORDER BY j.priority DESC, j.available_at, j.job_id
+                LIMIT v_taken
+                FOR UPDATE SKIP LOCKED) x
+            ORDER BY x.priority DESC, x.available_at, x.job_id LIMIT v_taken)
         UPDATE public.jobs j
-        SET status = 'leased', lease_owner = p_worker, lease_expires_at = v_now + p_lease,
+        SET status = 'leased', lease_owner = p_owner, lease_expires_at = v_now + p_lease,
             attempts = j.attempts + 1, started_at = v_now
         FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id
         RETURNING j.tenant_id, j.job_id, j.project_id, j.agent_id, j.kind, j.payload, j.attempts, j.max_attempts,
@@ -402,9 +416,10 @@ END
 $$;
 """,
     "renew_leases": r"""
--- Heartbeat: extends every lease a worker still holds, across tenants, and answers which those are.
-CREATE OR REPLACE FUNCTION renew_leases(p_worker text, p_lease interval)
-RETURNS TABLE (tenant_id text, job_id uuid)
+-- Heartbeat: extends the leases a worker names, across tenants, and answers which of them it still holds. A lease it
+-- does not name runs out: that is how a job whose end could not be recorded comes back.
+CREATE OR REPLACE FUNCTION renew_leases(p_tenants text[], p_jobs uuid[], p_owners text[], p_lease interval)
+RETURNS TABLE (job_id uuid, lease_owner text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan
@@ -413,8 +428,10 @@ BEGIN
     SET LOCAL synchronous_commit = off;
     RETURN QUERY
     UPDATE public.jobs j SET lease_expires_at = clock_timestamp() + p_lease
-    WHERE j.status = 'leased' AND j.lease_owner = p_worker
-    RETURNING j.tenant_id, j.job_id;
+    FROM unnest(p_tenants, p_jobs, p_owners) AS held (tenant_id, job_id, lease_owner)
+    WHERE j.tenant_id = held.tenant_id AND j.job_id = held.job_id AND j.lease_owner = held.lease_owner
+      AND j.status = 'leased'
+    RETURNING j.job_id, j.lease_owner;
 END
 $$;
 """,
@@ -448,7 +465,7 @@ $$;
 -- Hot path: ends one job in its tenant's scope, in one call, if and only if the caller still holds its lease.
 -- p_status completed, failed, dead, or pending with the time of the next attempt. Answers false when the lease is lost.
 CREATE OR REPLACE FUNCTION finish_job(
-    p_tenant text, p_project text, p_job uuid, p_worker text, p_attempt int, p_status text, p_error text,
+    p_tenant text, p_project text, p_job uuid, p_owner text, p_status text, p_error text,
     p_available_at timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -464,7 +481,7 @@ BEGIN
         attempts = CASE WHEN p_status = 'pending' AND p_error IS NULL THEN j.attempts - 1 ELSE j.attempts END,
         finished_at = CASE WHEN p_status = 'pending' THEN NULL ELSE v_now END
     WHERE j.tenant_id = p_tenant AND j.job_id = p_job AND j.status = 'leased'
-      AND j.lease_owner = p_worker AND j.attempts = p_attempt;
+      AND j.lease_owner = p_owner;
     RETURN FOUND;
 END
 $$;
@@ -485,7 +502,8 @@ BEGIN
     SELECT t.tenant_id, gen_random_uuid(), 'maintenance', '{}', 'maintenance', 'schedule', v_now, v_now
     FROM public.tenants t
     WHERE EXISTS (SELECT FROM public.idempotency_keys i WHERE i.tenant_id = t.tenant_id AND i.expires_at <= v_now)
-       OR EXISTS (SELECT FROM public.jobs f WHERE f.tenant_id = t.tenant_id AND f.finished_at < p_jobs_before)
+       OR EXISTS (SELECT FROM public.jobs f WHERE f.tenant_id = t.tenant_id
+                  AND f.status IN ('completed', 'cancelled') AND f.finished_at < p_jobs_before)
        OR EXISTS (SELECT FROM public.rate_windows w WHERE w.tenant_id = t.tenant_id
                   AND coalesce(w.slots[cardinality(w.slots)], 0) < p_windows_before)
     ON CONFLICT DO NOTHING
@@ -510,7 +528,7 @@ $$;
 """,
     "queue_metrics": r"""
 -- Queue metrics over all tenants: open, leased and dead jobs by kind, and the age of the oldest due one.
--- Names no tenant.
+-- Names no tenant; each part reads a partial index, never the finished jobs.
 CREATE OR REPLACE FUNCTION queue_metrics()
 RETURNS TABLE (kind text, status text, jobs bigint, oldest_seconds double precision)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -519,8 +537,12 @@ SET plan_cache_mode = force_custom_plan
 AS $$
 BEGIN
     RETURN QUERY
-    SELECT j.kind, j.status, count(*), greatest(0, extract(epoch FROM clock_timestamp() - min(j.available_at)))::float8
-    FROM public.jobs j WHERE j.status IN ('pending', 'leased', 'dead') GROUP BY j.kind, j.status;
+    SELECT j.kind, 'pending', count(*), greatest(0, extract(epoch FROM clock_timestamp() - min(j.available_at)))::float8
+    FROM public.jobs j WHERE j.status = 'pending' GROUP BY j.kind
+    UNION ALL
+    SELECT j.kind, 'leased', count(*), NULL::float8 FROM public.jobs j WHERE j.status = 'leased' GROUP BY j.kind
+    UNION ALL
+    SELECT j.kind, 'dead', count(*), NULL::float8 FROM public.jobs j WHERE j.status = 'dead' GROUP BY j.kind;
 END
 $$;
 """,

@@ -7,33 +7,12 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from sqlalchemy import MetaData
 
+from app.db import privileges
 from app.db.rls import APP_ROLE, CHECKS, EXPRESSIONS, OWNER_ROLE, Rule
-
-# The complete list of functions that run with the owner's rights. One more, and the service does not start.
-DEFINER_FUNCTIONS = frozenset(
-    {
-        "authenticate",
-        "lease_jobs",
-        "list_tenants",
-        "queue_metrics",
-        "reap_leases",
-        "renew_leases",
-        "schedule_maintenance",
-    }
-)
-
-ROLE = """
-    SELECT r.rolname AS name, r.rolsuper AS superuser, r.rolbypassrls AS bypass,
-           ARRAY(SELECT m.rolname FROM pg_roles m WHERE m.rolname <> r.rolname
-                 AND pg_has_role(r.rolname, m.oid, 'MEMBER')
-                 AND (m.rolsuper OR m.rolbypassrls OR m.rolname = %(owner)s)) AS too_mighty
-    FROM pg_roles r WHERE r.rolname = current_user"""
 
 TABLES = """
     SELECT c.relname AS name, c.relrowsecurity AS enabled, c.relforcerowsecurity AS forced,
-           pg_get_userbyid(c.relowner) AS owner,
-           has_table_privilege(current_user, c.oid, 'TRUNCATE')
-           AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS may_truncate
+           pg_get_userbyid(c.relowner) AS owner
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p')
       AND EXISTS (SELECT FROM pg_attribute a
@@ -44,19 +23,6 @@ POLICIES = """
     SELECT tablename AS table_name, policyname AS name, permissive, roles::text[] AS roles, cmd AS command,
            qual AS using_clause, with_check AS check_clause
     FROM pg_policies WHERE schemaname = 'public' ORDER BY tablename, policyname"""
-
-OPEN_VIEWS = """
-    SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'public' AND has_table_privilege(current_user, c.oid, 'SELECT')
-      AND (c.relkind = 'm' OR (c.relkind = 'v' AND NOT coalesce('security_invoker=true' = ANY (c.reloptions)
-                                                             OR 'security_invoker=on' = ANY (c.reloptions), false)))"""
-
-DEFINERS = """
-    SELECT p.proname AS name, p.proconfig IS NULL OR NOT EXISTS (
-               SELECT FROM unnest(p.proconfig) s WHERE s LIKE 'search_path=%') AS open_path
-    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE p.prosecdef AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-      AND has_function_privilege(current_user, p.oid, 'EXECUTE')"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,39 +66,36 @@ def tenant_rules(metadata: MetaData) -> dict[str, Rule]:
     return {table.name: Rule(table.info["rls"]) for table in metadata.sorted_tables if "tenant_id" in table.columns}
 
 
+# Tables of ours that belong to no tenant, with what the service may do there.
+OTHER_GRANTS = {"alembic_version": "SELECT"}
+
+
+def table_grants(metadata: MetaData) -> dict[str, frozenset[str]]:
+    """What the service may do with each table, and nothing more."""
+    grants = {**OTHER_GRANTS, **{table.name: table.info["grants"] for table in metadata.sorted_tables}}
+    return {name: frozenset(filter(None, text.split(", "))) for name, text in grants.items()}
+
+
 async def find_drift(connection: AsyncConnection[Any], metadata: MetaData) -> list[str]:
-    """Every way in which role and policies differ from what they must be, as sentences; empty when there is none."""
+    """Every way in which role, policies, grants and functions differ from what they must be; empty when none does."""
+    (role,) = await _rows(connection, privileges.ROLE)
+    drift = [*privileges.role_drift(role), *await _table_drift(connection, tenant_rules(metadata))]
+    if role["superuser"]:
+        # Who may do everything differs in everything; the role itself is what has to change.
+        return drift
     return [
-        *await _role_drift(connection),
-        *await _table_drift(connection, tenant_rules(metadata)),
-        *await _bypass_drift(connection),
+        *drift,
+        *privileges.setting_drift(await _rows(connection, privileges.SETTINGS)),
+        *privileges.grant_drift(await _rows(connection, privileges.RELATIONS), table_grants(metadata)),
+        *privileges.hook_drift(await _rows(connection, privileges.HOOKS)),
+        *privileges.function_drift(await _rows(connection, privileges.FUNCTIONS), privileges.wanted_functions()),
     ]
 
 
-async def _rows(connection: AsyncConnection[Any], query: str, **params: str) -> list[dict[str, Any]]:
+async def _rows(connection: AsyncConnection[Any], query: str) -> list[dict[str, Any]]:
     async with connection.cursor(row_factory=dict_row) as cursor:
-        # No parameters, no placeholders: a % in the text then means itself.
-        await cursor.execute(query.encode(), params or None)
+        await cursor.execute(query.encode())
         return await cursor.fetchall()
-
-
-async def _role_drift(connection: AsyncConnection[Any]) -> list[str]:
-    (role,) = await _rows(connection, ROLE, owner=OWNER_ROLE)
-    name = role["name"]
-    drift: list[str] = []
-    if role["superuser"]:
-        drift.append(f"role {name} is a superuser, whom no policy binds; connect as {APP_ROLE}")
-    elif role["bypass"]:
-        drift.append(f"role {name} has BYPASSRLS; run ALTER ROLE {name} NOBYPASSRLS")
-    if name == OWNER_ROLE:
-        drift.append(f"role {name} owns the tables; connect as {APP_ROLE}")
-    elif name != APP_ROLE and not role["superuser"]:
-        drift.append(f"role {name} is not {APP_ROLE}, to whom the policies apply; connect as {APP_ROLE}")
-    if not role["superuser"]:
-        drift += [
-            f"role {name} is a member of {mighty}; run REVOKE {mighty} FROM {name}" for mighty in role["too_mighty"]
-        ]
-    return drift
 
 
 async def _table_drift(connection: AsyncConnection[Any], rules: dict[str, Rule]) -> list[str]:
@@ -159,8 +122,6 @@ async def _table_drift(connection: AsyncConnection[Any], rules: dict[str, Rule])
             drift.append(f"table {name} has row-level security disabled")
         if not table["forced"]:
             drift.append(f"table {name} does not FORCE row-level security")
-        if table["may_truncate"]:
-            drift.append(f"table {name} may be truncated by the service, past every policy")
         if name not in rules:
             drift.append(f"table {name} has a tenant_id but no rule in this version")
             continue
@@ -181,19 +142,6 @@ def _policy_drift(table: str, wanted: frozenset[Policy], found: set[Policy]) -> 
             continue
         changed = any(other.name == policy.name for other in found)
         drift.append(f"table {table}: policy {policy.name} is {'altered' if changed else 'missing'}")
-    return drift
-
-
-async def _bypass_drift(connection: AsyncConnection[Any]) -> list[str]:
-    drift = [
-        f"view {row['name']} reads with its owner's rights, past the policies; drop it or make it security_invoker"
-        for row in await _rows(connection, OPEN_VIEWS)
-    ]
-    for row in await _rows(connection, DEFINERS):
-        if row["name"] not in DEFINER_FUNCTIONS:
-            drift.append(f"function {row['name']} is SECURITY DEFINER but not one this version knows")
-        elif row["open_path"]:
-            drift.append(f"function {row['name']} is SECURITY DEFINER without a fixed search_path")
     return drift
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection as EngineConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql import ClauseElement
 
-from app.db.hot import BUSY, HotConnection, HotPool, Row
+from app.db.hot import BUSY, CONNECTION_OPTIONS, HotConnection, HotPool, Row, StaleStatement
 from app.db.wakeups import Wakeups
 from app.errors import Unavailable
 
@@ -96,7 +96,7 @@ class Database:
 
     async def _connect(self) -> AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(
-            self.conninfo, prepare_threshold=self._prepare_threshold, application_name="palimpsest"
+            self.conninfo, prepare_threshold=self._prepare_threshold, **CONNECTION_OPTIONS
         )
 
     async def open(self) -> None:
@@ -131,20 +131,25 @@ class Database:
     async def _begin(self, who: Scoped | None) -> EngineConnection:
         # A pooled connection may have died with a server restart. Nothing has happened yet, so try a fresh one once.
         for attempt in (1, 2):
-            connection = self._engine.connect()
             try:
-                await connection.start()
-                if who is not None:
-                    names = ("tenant", "project", "agent", "gardens", "reach")
-                    await connection.execute(SET_SCOPE, dict(zip(names, who.arguments(), strict=True)))
-                return connection
+                return await self._begin_once(who)
             except EngineTimeout as problem:
                 raise Unavailable(BUSY) from problem
             except (DBAPIError, psycopg.OperationalError) as problem:
-                await connection.close()
                 if attempt == 2 or not _is_disconnect(problem):
                     raise _as_unavailable(problem) from problem
         raise AssertionError("unreachable")
+
+    async def _begin_once(self, who: Scoped | None) -> EngineConnection:
+        connection = await self._engine.connect().start()
+        try:
+            if who is not None:
+                names = ("tenant", "project", "agent", "gardens", "reach")
+                await connection.execute(SET_SCOPE, dict(zip(names, who.arguments(), strict=True)))
+        except BaseException:
+            await asyncio.shield(connection.close())
+            raise
+        return connection
 
     @asynccontextmanager
     async def _finishing(self, connection: EngineConnection) -> AsyncGenerator[Session]:
@@ -168,9 +173,9 @@ class Database:
         async with self._pool.connection() as hot:
             yield hot.connection
 
-    async def call(self, query: str, params: Sequence[Any] = ()) -> list[Row]:
-        """Runs one statement on the hot path: one round trip."""
-        return await self._retried(lambda hot: hot.run(query, params))
+    async def call(self, query: str, params: Sequence[Any] = (), *, again: bool = True) -> list[Row]:
+        """Runs one statement on the hot path: one round trip. `again` is false for what must not run twice."""
+        return await self._retried(lambda hot: hot.run(query, params), again=again)
 
     async def fetch(self, who: Scoped, statement: ClauseElement) -> list[Row]:
         """One read in the scope of `who`, in one round trip."""
@@ -187,8 +192,8 @@ class Database:
 
         return await self._retried(read)
 
-    async def _retried(self, run: Callable[[HotConnection], Awaitable[list[Row]]]) -> list[Row]:
-        """Once more on a fresh connection when the first was found dead: only for what may run twice."""
+    async def _retried(self, run: Callable[[HotConnection], Awaitable[list[Row]]], *, again: bool = True) -> list[Row]:
+        """Once more on a fresh connection when the first was found dead or its statements stale."""
         for attempt in (1, 2):
             try:
                 hot = await self._pool.take()
@@ -196,10 +201,14 @@ class Database:
                     return await run(hot)
                 finally:
                     self._pool.give(hot)
+            except StaleStatement:
+                # A migration changed what a statement answers: it was refused before it ran.
+                if attempt == 2:
+                    raise
             except psycopg.OperationalError as problem:
                 if not _is_disconnect(problem):
                     raise
-                if attempt == 2:
+                if attempt == 2 or not again:
                     raise Unavailable(GONE) from problem
                 await self._pool.forget_idle()
         raise AssertionError("unreachable")
@@ -209,8 +218,9 @@ def _is_disconnect(problem: BaseException) -> bool:
     cause = problem.orig if isinstance(problem, DBAPIError) else problem
     if not isinstance(cause, psycopg.OperationalError):
         return False
-    # 57P0x: the server shuts down or starts up; 08xxx and no state at all: the connection itself broke.
-    return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P0"))
+    # 57P0x: the server shuts down or starts up; 08xxx and no state at all: the connection itself broke;
+    # 53300: it has no room for one more.
+    return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P0", "53300"))
 
 
 def _as_unavailable(problem: Exception) -> Exception:

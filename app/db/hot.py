@@ -19,10 +19,22 @@ from app.errors import Unavailable
 
 BUSY = "Every database connection is busy; try again shortly, or raise DATABASE_POOL_SIZE."
 WAIT_SECONDS = 10.0
-CONNECT_SECONDS = 5
+# A peer that vanished without a word is noticed within half a minute, not when TCP gives up.
+CONNECTION_OPTIONS: dict[str, Any] = {
+    "application_name": "palimpsest",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 ROWS = (ExecStatus.TUPLES_OK, ExecStatus.SINGLE_TUPLE)
 
 Row = dict[str, Any]
+
+
+class StaleStatement(Exception):
+    """A prepared statement no longer fits the schema; the connection is given up and the call can be made again."""
 
 
 class _Statement:
@@ -59,6 +71,7 @@ class HotConnection:
         self._pgconn = connection.pgconn
         self._prepared = prepared
         self._statements: dict[str, _Statement] = {}
+        self._names = 0
 
     @property
     def usable(self) -> bool:
@@ -90,9 +103,15 @@ class HotConnection:
             # What is still on its way must not become the answer to somebody else's question.
             self._pgconn.finish()
             raise
+        except (psycopg.errors.FeatureNotSupported, psycopg.errors.InvalidSqlStatementName) as problem:
+            if not self._prepared:
+                raise
+            self._pgconn.finish()
+            raise StaleStatement from problem
 
     async def _prepare(self, statement: _Statement, types: tuple[int, ...]) -> bytes:
-        name = f"hot_{len(self._statements)}_{len(statement.prepared)}".encode()
+        self._names += 1
+        name = f"hot_{self._names}".encode()
         self._pgconn.send_prepare(name, statement.command, types)
         await self._answer()
         statement.prepared[types] = name
@@ -182,9 +201,8 @@ class HotPool:
         made: AsyncConnection[Any] = await psycopg.AsyncConnection.connect(
             self._conninfo,
             autocommit=True,
-            connect_timeout=CONNECT_SECONDS,
             prepare_threshold=None,
-            application_name="palimpsest",
+            **CONNECTION_OPTIONS,
         )
         if self._tuned:
             # Statements here only call functions, which choose the plans of what they run themselves.

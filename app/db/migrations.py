@@ -19,6 +19,7 @@ from app.errors import ConfigError, StartupError
 
 # One number for all of Palimpsest's migrations in a database; the value has no meaning.
 ADVISORY_LOCK = 7_305_114_922
+TURN_TIMEOUT = "5min"
 LOCK_TIMEOUT = "5s"
 STATEMENT_TIMEOUT = "15min"
 
@@ -56,6 +57,11 @@ def alembic_config() -> Config:
     return config
 
 
+def functions_folder() -> Path:
+    """Where the functions of this version lie, one described file each."""
+    return Path(str(alembic_config().get_main_option("script_location"))) / "functions"
+
+
 def head_revision() -> str:
     """The newest migration this version carries."""
     head = ScriptDirectory.from_config(alembic_config()).get_current_head()
@@ -74,6 +80,7 @@ def prepare_connection(connection: Connection) -> None:
             f"Migrations run as {OWNER_ROLE}; this role is no member of it. Set DATABASE_MIGRATION_URL accordingly."
         )
     connection.execute(text(f"SET ROLE {OWNER_ROLE}"))
+    connection.execute(text(f"SET lock_timeout = '{TURN_TIMEOUT}'"))
     connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": ADVISORY_LOCK})
     connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
     connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'"))
@@ -94,6 +101,8 @@ def role_script(database: str, *, app_password: str | None = None, with_placehol
         # Generic plans flip under tenant skew; hot functions choose for themselves.
         f"ALTER ROLE {APP_ROLE} SET plan_cache_mode = force_custom_plan",
         f"ALTER ROLE {APP_ROLE} SET timezone = 'UTC'",
+        f"ALTER ROLE {APP_ROLE} SET statement_timeout = '60s'",
+        f"ALTER ROLE {APP_ROLE} SET idle_in_transaction_session_timeout = '60s'",
         f"GRANT CONNECT, TEMPORARY, CREATE ON DATABASE {name} TO {OWNER_ROLE}",
         f"GRANT CONNECT ON DATABASE {name} TO {APP_ROLE}",
         f"GRANT USAGE, CREATE ON SCHEMA public TO {OWNER_ROLE}",

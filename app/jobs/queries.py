@@ -23,14 +23,14 @@ READ_JOB = hot_query("read_job", arguments=1, columns=", ".join(f"r.{name}" for 
 # Lease due jobs, fairly between tenants.
 LEASE = "SELECT * FROM lease_jobs(%s, %s, %s, make_interval(secs => %s), %s)"
 
-# Extend every lease this worker holds; answers which those are.
-RENEW = "SELECT * FROM renew_leases(%s, make_interval(secs => %s))"
+# Extend these leases; answers which of them are still held.
+RENEW = "SELECT * FROM renew_leases(%s, %s, %s, make_interval(secs => %s))"
 
 # Return what was leased by workers that stopped answering.
 REAP = "SELECT * FROM reap_leases(%s)"
 
 # End one job, if the lease is still held.
-FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s, %s) AS held"
+FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
 
 # Give maintenance to tenants that need it.
 SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s, %s)"
@@ -44,11 +44,14 @@ async def insert_jobs(session: Session, *, rows: list[dict[str, Any]]) -> list[s
     return [row["job_id"] for row in await session.rows(statement)]
 
 
-async def find_open_job(session: Session, *, tenant_id: str, kind: str, dedupe_key: str) -> str | None:
+async def find_open_job(
+    session: Session, *, tenant_id: str, project_id: str | None, kind: str, dedupe_key: str
+) -> str | None:
     """The id of the open job with this dedupe key."""
     row = await session.row(
         select(jobs.c.job_id).where(
             jobs.c.tenant_id == tenant_id,
+            jobs.c.project_id.is_not_distinct_from(project_id),
             jobs.c.kind == kind,
             jobs.c.dedupe_key == dedupe_key,
             jobs.c.status.in_(["pending", "leased"]),
@@ -108,9 +111,7 @@ async def retry_job(session: Session, *, tenant_id: str, job_id: str, now: datet
         raise Conflict("Another job for the same work is open already.", code="job_already_open") from problem
 
 
-async def complete_job(
-    session: Session, *, tenant_id: str, job_id: str, worker: str, attempt: int, now: datetime
-) -> bool:
+async def complete_job(session: Session, *, tenant_id: str, job_id: str, owner: str, now: datetime) -> bool:
     """Completes a job inside the transaction of its effect; False when the lease is no longer held."""
     result = await session.execute(
         update(jobs)
@@ -118,8 +119,7 @@ async def complete_job(
             jobs.c.tenant_id == tenant_id,
             jobs.c.job_id == job_id,
             jobs.c.status == "leased",
-            jobs.c.lease_owner == worker,
-            jobs.c.attempts == attempt,
+            jobs.c.lease_owner == owner,
         )
         .values(status="completed", lease_owner=None, lease_expires_at=None, last_error=None, finished_at=now)
     )

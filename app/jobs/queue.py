@@ -8,6 +8,7 @@ import msgspec
 
 from app.db.database import Session
 from app.db.scope import Scope
+from app.errors import Conflict
 from app.jobs import queries
 from app.web.auth import new_id
 
@@ -18,7 +19,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
     dedupe_key: str | None = None
-    """While a job of this kind with this key is open, another is not made."""
+    """While a job of this kind with this key is open in the project, another is not made."""
     priority: int = 0
     max_attempts: int = 5
     available_at: datetime | None = None
@@ -26,13 +27,18 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 async def enqueue(session: Session, who: Scope, *, job: NewJob) -> str:
     """Enqueues one job and answers its id, or the id of the open job that stands for it."""
-    made = await enqueue_all(session, who, jobs=[job])
-    if made:
-        return made[0]
-    assert job.dedupe_key is not None
-    open_job = await queries.find_open_job(session, tenant_id=who.tenant_id, kind=job.kind, dedupe_key=job.dedupe_key)
-    # It may have ended between the two statements; then ours can be made.
-    return open_job or await enqueue(session, who, job=job)
+    # The open job may end between the two statements; then ours can be made after all.
+    for _ in range(3):
+        made = await enqueue_all(session, who, jobs=[job])
+        if made:
+            return made[0]
+        assert job.dedupe_key is not None
+        found = await queries.find_open_job(
+            session, tenant_id=who.tenant_id, project_id=who.project_id, kind=job.kind, dedupe_key=job.dedupe_key
+        )
+        if found is not None:
+            return found
+    raise Conflict("A job for the same work comes and goes; try again.", code="job_already_open")
 
 
 async def enqueue_all(session: Session, who: Scope, *, jobs: Sequence[NewJob]) -> list[str]:

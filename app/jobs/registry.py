@@ -26,9 +26,9 @@ class LeaseLost(Exception):
 class Job:
     """One attempt at one job, in its own tenant's scope."""
 
-    def __init__(self, db: Database, worker: str, row: dict[str, Any]) -> None:
+    def __init__(self, db: Database, owner: str, row: dict[str, Any]) -> None:
         self.db = db
-        self.worker = worker
+        self.owner = owner
         self.job_id = str(row["job_id"])
         self.kind: str = row["kind"]
         self.payload: dict[str, Any] = row["payload"]
@@ -52,8 +52,7 @@ class Job:
                 session,
                 tenant_id=self.scope.tenant_id,
                 job_id=self.job_id,
-                worker=self.worker,
-                attempt=self.attempt,
+                owner=self.owner,
                 now=datetime.now(UTC),
             )
             if not held:

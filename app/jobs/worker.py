@@ -40,7 +40,8 @@ class Worker:
         self._db = db
         self._registry = registry
         self._settings = settings
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[Job, asyncio.Task[None]] = {}
+        self._leases = 0
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._last_tenant = ""
@@ -89,12 +90,16 @@ class Worker:
             await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _lease(self, limit: int) -> int:
-        arguments = (self.name, self._registry.kinds, limit, self._settings.lease_seconds, self._last_tenant)
-        rows = await self._db.call(queries.LEASE, arguments)
+        # A new owner for every lease: an attempt that was given up can never pass for the one that followed it.
+        self._leases += 1
+        owner = f"{self.name}:{self._leases}"
+        arguments = (owner, self._registry.kinds, limit, self._settings.lease_seconds, self._last_tenant)
+        rows = await self._db.call(queries.LEASE, arguments, again=False)
         for row in rows:
-            job = Job(self._db, self.name, row)
-            self._last_tenant = job.scope.tenant_id
-            self._running[job.job_id] = asyncio.create_task(self._attempt(job))
+            self._last_tenant = row["tenant_id"]
+            if row["job_id"] is not None:
+                job = Job(self._db, owner, row)
+                self._running[job] = asyncio.create_task(self._attempt(job))
         return len(rows)
 
     async def _attempt(self, job: Job) -> None:
@@ -104,14 +109,14 @@ class Worker:
             JOB_WAIT_SECONDS.labels(job.kind).observe(max(0.0, job.waited))
             with span("job", kind=job.kind):
                 outcome = await self._run_handler(job)
-        except (psycopg.Error, AppError) as problem:
-            # The end could not be recorded: the lease runs out and somebody else takes the job.
+        except Exception as problem:  # noqa: BLE001 - whatever it was, the others go on
+            # The end could not be recorded: nobody renews the lease, it runs out, and somebody takes the job again.
             log.warning("job_end_lost", job_id=job.job_id, kind=job.kind, error=type(problem).__name__)
             outcome = "lost"
         finally:
             JOBS.labels(job.kind, outcome).inc()
             JOB_SECONDS.labels(job.kind).observe(time.perf_counter() - started)
-            del self._running[job.job_id]
+            del self._running[job]
             self._wake.set()
 
     async def _run_handler(self, job: Job) -> str:
@@ -148,15 +153,17 @@ class Worker:
     async def _finish(
         self, job: Job, status: str, *, error: str | None = None, available_at: datetime | None = None
     ) -> bool:
-        message = None if error is None else error.replace("\0", "")[:MAX_ERROR]
+        message = None
+        if error is not None:
+            # What an error says may hold anything; what is stored is text.
+            message = error.replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR]
         (row,) = await self._db.call(
             queries.FINISH,
             (
                 job.scope.tenant_id,
                 job.scope.project_id,
                 UUID(job.job_id),
-                self.name,
-                job.attempt,
+                job.owner,
                 status,
                 message,
                 available_at,
@@ -176,12 +183,17 @@ class Worker:
         mine = list(self._running)
         if not mine:
             return
-        held = {
-            str(row["job_id"]) for row in await self._db.call(queries.RENEW, (self.name, self._settings.lease_seconds))
-        }
-        for job_id in mine:
+        arguments = (
+            [job.scope.tenant_id for job in mine],
+            [UUID(job.job_id) for job in mine],
+            [job.owner for job in mine],
+            self._settings.lease_seconds,
+        )
+        rows = await self._db.call(queries.RENEW, arguments)
+        held = {(str(row["job_id"]), row["lease_owner"]) for row in rows}
+        for job in mine:
             # Gone from our hands: cancelled by a caller, or reaped after a stall. Its commit would be refused anyway.
-            if job_id not in held and (task := self._running.get(job_id)) is not None:
+            if (job.job_id, job.owner) not in held and (task := self._running.get(job)) is not None:
                 task.cancel()
 
     async def _reap(self) -> None:

@@ -82,7 +82,7 @@ memory_notes = Table(
         "position",
         postgresql_where=text("thread_id IS NOT NULL"),
     ),
-    info={"rls": Rule.MEMORY},
+    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 memory_history = Table(
@@ -109,5 +109,5 @@ memory_history = Table(
     ),
     CheckConstraint("event IN ('created', 'updated', 'deleted', 'recovered', 'merged', 'none', 'split')", name="event"),
     Index("memory_history_note_idx", "tenant_id", "note_id", "history_id"),
-    info={"rls": Rule.MEMORY},
+    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT"},
 )

@@ -4,7 +4,6 @@ import asyncio
 import ctypes
 import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +32,8 @@ from app.web.health import ReadinessCheck
 
 PORT_PATIENCE_SECONDS = 4.0
 PARENT_POLL_SECONDS = 0.5
+FIRST_RESPAWN_SECONDS = 1.0
+LAST_RESPAWN_SECONDS = 30.0
 PARENT = "PALIMPSEST_PARENT"
 
 
@@ -141,6 +142,8 @@ def run_processes(settings: Settings, *, with_worker: bool) -> None:
     """Serves until told to stop; whatever happens, no process stays behind."""
     assert settings.database_url is not None
     os.environ["DATABASE_URL"] = settings.database_url
+    # The owner's address is for this process alone, and for no longer than it took to migrate.
+    os.environ.pop("DATABASE_MIGRATION_URL", None)
     os.environ[PARENT] = str(os.getpid())
     worker = _WorkerProcess() if with_worker else None
     try:
@@ -162,7 +165,6 @@ def run_processes(settings: Settings, *, with_worker: bool) -> None:
     finally:
         if worker is not None:
             worker.stop(settings.drain_seconds + 5)
-        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
 class _WorkerProcess:
@@ -181,9 +183,14 @@ class _WorkerProcess:
         self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"])
 
     def _watch(self) -> None:
-        while not self._stopping.wait(1.0):
-            if self._process is not None and self._process.poll() is not None:
-                self._spawn()
+        pause = FIRST_RESPAWN_SECONDS
+        while not self._stopping.wait(pause):
+            if self._process is None or self._process.poll() is None:
+                pause = FIRST_RESPAWN_SECONDS
+                continue
+            self._spawn()
+            # One that dies again and again is started again ever more slowly.
+            pause = min(pause * 2, LAST_RESPAWN_SECONDS)
 
     def stop(self, seconds: float) -> None:
         self._stopping.set()
@@ -201,7 +208,7 @@ class _WorkerProcess:
 def watch_parent() -> None:
     """Ends this process when the supervisor that started it is gone, so that kill -9 leaves nobody behind."""
     parent = os.environ.get(PARENT)
-    if parent is None or os.getppid() != int(parent):
+    if parent is None:
         return
 
     def watch() -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from app.db.database import Database, Row
 from app.db.scope import CROSS_PROJECT, Scope
@@ -16,7 +17,7 @@ from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from app.tenancy import queries
 from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotate, RateLimits, Whoami
 from app.tenancy.tenants import acting_scope
-from app.web.auth import AGENT_SCOPES, SCOPES, Principal, format_key, hash_secret, new_id, new_secret
+from app.web.auth import AGENT_SCOPES, SCOPES, Principal, Work, format_key, hash_secret, new_id, new_secret
 from app.web.idempotency import Answer, Once
 from app.web.inputs import as_utc
 from app.web.pages import Page
@@ -39,9 +40,13 @@ def whoami(who: Principal) -> Whoami:
     )
 
 
-async def create_key(db: Database, who: Principal, *, data: KeyCreate, once: Once) -> Answer:
-    """Issues a key; the answer is the only place where its secret appears."""
+async def create_key(
+    db: Database, who: Principal, *, data: KeyCreate, once: Once, limits: dict[Work, int] | None = None
+) -> Answer:
+    """Issues a key; the answer is the only place where its secret appears. `limits` are those of the deployment."""
     scope = acting_scope(who, data.tenant_id)
+    if who.kind != "platform":
+        _refuse_higher_limits(data.rate_limits, limits or {})
     row = _new_row(who, data, scope.tenant_id)
     secret = new_secret()
     # Sealed: a stored answer must not keep the secret readable in the database.
@@ -97,6 +102,16 @@ def _refuse_escalation(who: Principal, scopes: Sequence[str]) -> None:
     beyond = sorted(set(scopes) - who.scopes)
     if who.kind != "platform" and beyond:
         raise Forbidden(f"scopes: this key cannot grant {beyond[0]}, which it does not have.", code="scope_escalation")
+
+
+def _refuse_higher_limits(wanted: RateLimits, limits: dict[Work, int]) -> None:
+    for work, most in limits.items():
+        asked: int | None = getattr(wanted, work)
+        if asked is not None and most and not 0 < asked <= most:
+            raise Forbidden(
+                f"rate_limits.{work}: at most {most} a minute; only the platform gives more.",
+                code="rate_limit_too_high",
+            )
 
 
 def _issued(row: dict[str, Any], tenant_id: str, secret: str) -> KeyIssued:
@@ -207,7 +222,8 @@ class KeyUsage:
         for tenant_id, keys in used.items():
             try:
                 async with self._db.tenant(Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)) as session:
-                    for key_id, moment in keys.items():
+                    # Always in the same order, so that two replicas cannot wait for each other.
+                    for key_id, moment in sorted(keys.items()):
                         await queries.update_key(session, tenant_id=tenant_id, key_id=key_id, last_used_at=moment)
-            except (psycopg.Error, Unavailable) as problem:
+            except (DBAPIError, psycopg.Error, Unavailable) as problem:
                 log.warning("key_usage_lost", error=type(problem).__name__)

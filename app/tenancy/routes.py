@@ -32,7 +32,7 @@ from app.tenancy.schemas import (
     Whoami,
     is_agent_id,
 )
-from app.web.auth import Access, Principal
+from app.web.auth import Access, Principal, Work
 from app.web.cursors import CursorSigner
 from app.web.idempotency import Once
 from app.web.pages import Page
@@ -48,6 +48,7 @@ Db = NamedDependency[SkipValidation[Database]]
 Who = NamedDependency[SkipValidation[Principal]]
 OnceOnly = NamedDependency[SkipValidation[Once]]
 Cursors = NamedDependency[SkipValidation[CursorSigner]]
+Limits = NamedDependency[SkipValidation[dict[Work, int]]]
 TenantFilter = Annotated[
     str | None,
     QueryParameter(
@@ -91,9 +92,11 @@ async def list_projects(
 
 
 @post("/admin/keys", opt={"access": ADMIN}, summary="Issue a key", tags=["administration"])
-async def create_key(db: Db, who: Who, once: OnceOnly, data: JSONBody[KeyCreate]) -> Response[KeyIssued]:
-    """The answer shows the key whole, this once. A key cannot grant scopes it does not have."""
-    return respond(await keys.create_key(db, who, data=data, once=once))
+async def create_key(
+    db: Db, who: Who, once: OnceOnly, limits: Limits, data: JSONBody[KeyCreate]
+) -> Response[KeyIssued]:
+    """The answer shows the key whole, this once. A key grants no scope it lacks, and no more than the usual rates."""
+    return respond(await keys.create_key(db, who, data=data, once=once, limits=limits))
 
 
 @get("/admin/keys", opt={"access": ADMIN}, summary="List keys", tags=["administration"])

@@ -30,7 +30,7 @@ tenants = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id"),
     CheckConstraint(f"tenant_id {SLUG}", name="tenant_id"),
-    info={"rls": Rule.TENANT},
+    info={"rls": Rule.TENANT, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 projects = Table(
@@ -44,7 +44,7 @@ projects = Table(
     PrimaryKeyConstraint("tenant_id", "project_id"),
     ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"]),
     CheckConstraint(f"project_id {SLUG}", name="project_id"),
-    info={"rls": Rule.REACH},
+    info={"rls": Rule.REACH, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 api_keys = Table(
@@ -73,7 +73,7 @@ api_keys = Table(
     CheckConstraint("octet_length(secret_hash) = 32", name="secret_hash"),
     # Not unique: distributed by tenant, uniqueness across tenants could not be kept. Ids are UUIDv7.
     Index("api_keys_lookup_idx", "key_id"),
-    info={"rls": Rule.REACH},
+    info={"rls": Rule.REACH, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 platform_keys = Table(
@@ -85,6 +85,7 @@ platform_keys = Table(
     Column("revoked_at", DateTime(timezone=True), nullable=True),
     PrimaryKeyConstraint("key_id"),
     CheckConstraint("octet_length(secret_hash) = 32", name="secret_hash"),
+    info={"grants": ""},
 )
 
 gardens = Table(
@@ -106,7 +107,7 @@ gardens = Table(
     ForeignKeyConstraint(["tenant_id", "project_id"], ["projects.tenant_id", "projects.project_id"]),
     CheckConstraint("slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'", name="slug"),
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
-    info={"rls": Rule.PROJECT},
+    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )
 
 garden_members = Table(
@@ -127,5 +128,5 @@ garden_members = Table(
     ),
     CheckConstraint("role IN ('admin', 'writer', 'reader')", name="role"),
     Index("garden_members_agent_idx", "tenant_id", "project_id", "agent_id"),
-    info={"rls": Rule.PROJECT},
+    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )

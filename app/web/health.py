@@ -11,7 +11,7 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from app.db.catalogue import find_drift
-from app.db.database import Database
+from app.db.database import Database, Row
 from app.db.metadata import metadata
 from app.errors import Unauthenticated, Unavailable
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
@@ -74,6 +74,25 @@ def _not_ready(database: bool, migrations: bool, policies: bool, problems: list[
     return Readiness(status="not_ready", database=database, migrations=migrations, policies=policies, problems=problems)
 
 
+class QueueFigures:
+    """The figures of the queue, asked for at most every few seconds however many scrape."""
+
+    def __init__(self) -> None:
+        self._read_at = -CHECK_EVERY_SECONDS
+        self._rows: list[Row] = []
+
+    async def read(self, db: Database) -> list[Row]:
+        """The figures of now, or of a moment ago."""
+        if time.monotonic() - self._read_at >= CHECK_EVERY_SECONDS:
+            self._read_at = time.monotonic()
+            try:
+                self._rows = await db.call(queries.QUEUE_METRICS)
+            except (Unavailable, psycopg.Error):
+                # The process's own figures are worth having most when the database is away.
+                self._rows = []
+        return self._rows
+
+
 @get("/health", security=[{}], summary="Is the process up?", tags=["platform"])
 async def health() -> Health:
     """Touches nothing; for liveness probes."""
@@ -92,18 +111,14 @@ async def metrics(
     request: Request[Any, Any, Any],
     db: NamedDependency[SkipValidation[Database]],
     metrics_token: NamedDependency[SkipValidation[str | None]],
+    queue_figures: NamedDependency[SkipValidation[QueueFigures]],
 ) -> Response[bytes]:
     """Counters and timings by route template and kind of job; no tenant is named."""
     if metrics_token is not None:
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {metrics_token}".encode()):
             raise Unauthenticated("Send METRICS_TOKEN as `Authorization: Bearer ...`.", code="metrics_token_required")
-    try:
-        queue = await db.call(queries.QUEUE_METRICS)
-    except (Unavailable, psycopg.Error):
-        # The process's own figures are worth having most when the database is away.
-        queue = []
-    return Response(render_metrics(queue), media_type=CONTENT_TYPE)
+    return Response(render_metrics(await queue_figures.read(db)), media_type=CONTENT_TYPE)
 
 
 router = Router(path="/", route_handlers=[health, ready, metrics])

@@ -7,7 +7,7 @@ most ten seconds; then it either finds the answer, or, when the first failed and
 import hashlib
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -100,7 +100,9 @@ class Once:
             raise
         except AppError as problem:
             if problem.status < 500 and problem.status not in NOT_STORED and not problem.code.startswith("idempotency"):
-                await self._store_failure(db, scope, address, problem)
+                with suppress(AppError, DBAPIError):
+                    # What went wrong is told either way; that it can be told again is second to it.
+                    await self._store_failure(db, scope, address, problem)
             raise
 
     async def _claim(self, session: Session, address: dict[str, Any]) -> Answer | None:

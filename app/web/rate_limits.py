@@ -7,22 +7,26 @@ from uuid import UUID
 
 from app.config import Settings
 from app.db.database import Database
-from app.errors import RateLimited
+from app.errors import RateLimited, Unavailable
 from app.telemetry.metrics import RATE_LIMITED
 from app.web import queries
 from app.web.auth import Principal, Work
 
 MAX_BUCKETS = 50_000
+ATTEMPTS = 3
+REFUSE_SECONDS = 2.0
 
 
 class _Bucket:
     """What this process holds of one key's budget for one kind of work."""
 
-    __slots__ = ("expires", "left", "lock", "refused_until", "slot")
+    __slots__ = ("block", "expires", "free_at", "left", "lock", "refused_until", "slot")
 
     def __init__(self) -> None:
         self.left = 0
+        self.block = 0
         self.slot = 0
+        self.free_at = 0.0
         self.expires = 0.0
         self.refused_until = 0.0
         self.lock = asyncio.Lock()
@@ -33,7 +37,7 @@ class RateLimiter:
 
     def __init__(self, db: Database, settings: Settings) -> None:
         self._db = db
-        self._defaults: dict[Work, int] = {
+        self.defaults: dict[Work, int] = {
             "read": settings.rate_limit_read,
             "write": settings.rate_limit_write,
             "admin": settings.rate_limit_admin,
@@ -42,7 +46,7 @@ class RateLimiter:
 
     async def take(self, who: Principal, work: Work) -> None:
         """Spends one token, or raises RateLimited with the seconds to wait."""
-        limit = who.rate_limits.get(work, self._defaults[work])
+        limit = who.rate_limits.get(work, self.defaults[work])
         if limit == 0 or who.kind == "platform":
             return
         bucket = self._bucket((who.key_id, work))
@@ -50,11 +54,17 @@ class RateLimiter:
             return
         # One reservation at a time for a bucket; those who waited find its tokens.
         async with bucket.lock:
-            while not self._spend(bucket):
+            for _ in range(ATTEMPTS):
+                if self._spend(bucket):
+                    return
                 if bucket.refused_until > time.monotonic():
                     self._refuse(bucket, work, limit)
                 # A block may be granted in the last moment of its slot and have run out on arrival: then once more.
                 await self._reserve(bucket, who, work, limit)
+            if not self._spend(bucket):
+                if bucket.refused_until > time.monotonic():
+                    self._refuse(bucket, work, limit)
+                raise Unavailable("The rate limit cannot be told right now; try again shortly.")
 
     def _bucket(self, address: tuple[str, Work]) -> _Bucket:
         bucket = self._buckets.get(address)
@@ -74,22 +84,31 @@ class RateLimiter:
         return False
 
     async def _reserve(self, bucket: _Bucket, who: Principal, work: Work, limit: int) -> None:
-        want = max(1, math.ceil(limit / 10))
+        # Small at first and doubled on demand, so that a replica with little to do keeps little from the others.
+        most = max(1, limit // 10)
+        want = min(most, bucket.block * 2) if time.monotonic() < bucket.expires else max(1, limit // 100)
         # Measured from before the call: the slot ends no later for us than for the database.
         started = time.monotonic()
         returned, slot, bucket.left = bucket.left, bucket.slot, 0
+        # Not again when the answer is lost: what was returned would be counted twice.
         (row,) = await self._db.call(
-            queries.RESERVE_TOKENS, (who.tenant_id, UUID(who.key_id), work, limit, want, returned, slot)
+            queries.RESERVE_TOKENS,
+            (who.tenant_id, UUID(who.key_id), work, limit, want, returned, slot),
+            again=False,
         )
         bucket.left = row["granted"]
+        bucket.block = want
         bucket.slot = row["slot"]
         bucket.expires = started + row["slot_ends_ms"] / 1000
-        bucket.refused_until = started + row["retry_ms"] / 1000 if row["granted"] == 0 else 0.0
+        if row["granted"] == 0:
+            bucket.free_at = started + row["retry_ms"] / 1000
+            # Asked again before that: another replica may have given tokens back.
+            bucket.refused_until = min(bucket.free_at, started + REFUSE_SECONDS)
 
     @staticmethod
     def _refuse(bucket: _Bucket, work: Work, limit: int) -> None:
         RATE_LIMITED.labels(work).inc()
-        wait = max(1, math.ceil(bucket.refused_until - time.monotonic()))
+        wait = max(1, math.ceil(bucket.free_at - time.monotonic()))
         raise RateLimited(
             f"This key may make {limit} {work} requests a minute; try again in {wait} s.",
             retry_after=wait,

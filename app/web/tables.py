@@ -39,7 +39,7 @@ idempotency_keys = Table(
     PrimaryKeyConstraint("tenant_id", "key_id", "method", "path", "idempotency_key"),
     CheckConstraint("char_length(idempotency_key) <= 255", name="idempotency_key"),
     Index("idempotency_keys_expiry_idx", "tenant_id", "expires_at"),
-    info={"rls": Rule.TENANT},
+    info={"rls": Rule.TENANT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )
 
 rate_windows = Table(
@@ -52,7 +52,7 @@ rate_windows = Table(
     Column("counts", ARRAY(Integer), nullable=False),
     PrimaryKeyConstraint("tenant_id", "key_id", "work"),
     ForeignKeyConstraint(["tenant_id", "key_id"], ["api_keys.tenant_id", "api_keys.key_id"]),
-    info={"rls": Rule.TENANT},
+    info={"rls": Rule.TENANT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )
 
 service_secrets = Table(
@@ -61,4 +61,5 @@ service_secrets = Table(
     Column("name", Text, nullable=False),
     Column("secret", LargeBinary, nullable=False),
     PrimaryKeyConstraint("name"),
+    info={"grants": "SELECT"},
 )

@@ -20,10 +20,39 @@ DRIFTS = [
     ("CREATE TABLE forgotten (tenant_id text, secret text)", ["forgotten"]),
     ("CREATE TABLE forgotten (tenant_id text) PARTITION BY LIST (tenant_id)", ["forgotten"]),
     (f"ALTER TABLE jobs OWNER TO {APP_ROLE}", ["jobs", "belongs to"]),
-    (f"GRANT TRUNCATE ON jobs TO {APP_ROLE}", ["jobs", "truncated"]),
+    (f"GRANT TRUNCATE ON jobs TO {APP_ROLE}", ["table jobs", "TRUNCATE"]),
+    (f"GRANT SELECT (key_id) ON platform_keys TO {APP_ROLE}", ["table platform_keys", "SELECT"]),
+    (f"GRANT INSERT ON platform_keys TO {APP_ROLE}", ["table platform_keys", "INSERT"]),
+    (
+        "CREATE SCHEMA side; CREATE TABLE side.copy AS SELECT * FROM jobs; GRANT USAGE ON SCHEMA side TO PUBLIC; "
+        "GRANT SELECT ON side.copy TO PUBLIC",
+        ["table side.copy", "SELECT"],
+    ),
+    (f"CREATE VIEW wide AS SELECT * FROM jobs; GRANT SELECT (kind) ON wide TO {APP_ROLE}", ["view wide", "SELECT"]),
+    ("ALTER DATABASE {database} SET app.tenant_id = 'acme'", ["app.tenant_id", "database"]),
+    (
+        "CREATE OR REPLACE FUNCTION set_scope(p_tenant text, p_project text, p_agent text, p_gardens uuid[], "
+        "p_reach text) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM set_config(''app.tenant_id'', p_tenant, false); "
+        "END'",
+        ["function set_scope", "body"],
+    ),
+    (
+        "CREATE FUNCTION authenticate(text) RETURNS SETOF jobs LANGUAGE sql SECURITY DEFINER "
+        "SET search_path = public AS 'SELECT * FROM jobs'",
+        ["function authenticate"],
+    ),
+    ("ALTER FUNCTION list_tenants OWNER TO CURRENT_USER", ["function list_tenants", "belongs to"]),
+    (
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; "
+        "CREATE TRIGGER sly BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION note()",
+        ["jobs", "trigger sly"],
+    ),
+    ("CREATE RULE sly AS ON DELETE TO jobs DO INSTEAD NOTHING", ["jobs", "rule sly"]),
+    ("GRANT CREATE ON SCHEMA public TO PUBLIC", ["create in schema public"]),
+    ("DROP FUNCTION queue_metrics()", ["function queue_metrics", "missing"]),
     (
         f"CREATE VIEW everything AS SELECT * FROM jobs; GRANT SELECT ON everything TO {APP_ROLE}",
-        ["view everything"],
+        ["view everything", "SELECT"],
     ),
     (
         "CREATE FUNCTION peek() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM jobs'",
@@ -42,7 +71,7 @@ def serve(database_url: str, **variables: str) -> tuple[int, str]:
 @pytest.mark.parametrize(("statement", "named"), DRIFTS, ids=[statement[:60] for statement, _ in DRIFTS])
 def test_drift_is_refused_and_named(fresh_database: TestDatabase, statement: str, named: list[str]) -> None:
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
-        connection.execute(statement.encode())
+        connection.execute(statement.replace("{database}", fresh_database.name).encode())
     code, said = serve(fresh_database.url("app"))
     assert code == 1
     for word in named:
@@ -78,6 +107,39 @@ def test_a_role_that_bypasses_policies_is_refused(database: TestDatabase) -> Non
             connection.execute(f"ALTER ROLE {APP_ROLE} NOBYPASSRLS".encode())
     assert code == 1
     assert "BYPASSRLS" in said
+
+
+@pytest.mark.parametrize(
+    ("give", "take", "named"),
+    [
+        (f"ALTER ROLE {APP_ROLE} CREATEROLE", f"ALTER ROLE {APP_ROLE} NOCREATEROLE", "create roles"),
+        (f"ALTER ROLE {APP_ROLE} REPLICATION", f"ALTER ROLE {APP_ROLE} NOREPLICATION", "replicate"),
+        (f"GRANT pg_read_all_data TO {APP_ROLE}", f"REVOKE pg_read_all_data FROM {APP_ROLE}", "pg_read_all_data"),
+        (
+            f"ALTER ROLE {APP_ROLE} SET app.tenant_id = 'acme'",
+            f"ALTER ROLE {APP_ROLE} RESET app.tenant_id",
+            "app.tenant_id",
+        ),
+    ],
+)
+def test_a_role_that_may_more_than_it_needs_is_refused(
+    database: TestDatabase, give: str, take: str, named: str
+) -> None:
+    with psycopg.connect(database.superuser, autocommit=True) as connection:
+        connection.execute(give.encode())
+    try:
+        code, said = serve(database.url("app"))
+    finally:
+        with psycopg.connect(database.superuser, autocommit=True) as connection:
+            connection.execute(take.encode())
+    assert code == 1
+    assert named in said
+
+
+def test_a_superuser_who_took_the_role_on_is_refused(database: TestDatabase) -> None:
+    code, said = serve(database.url("superuser") + f"&options=-c%20role%3D{APP_ROLE}")
+    assert code == 1
+    assert "who can go back" in said
 
 
 def test_membership_in_the_owner_is_refused(database: TestDatabase) -> None:

@@ -225,7 +225,7 @@ async def test_a_job_whose_worker_vanished_is_taken_by_another(db: Database, fre
     async with working(db, fresh_database, {"work": handler}, lease_seconds=1.0, poll_seconds=0.2):
         await until(fresh_database, job_id, "completed")
     assert done == [2]
-    held = await db.call(queries.FINISH, ("acme", "default", rows[0]["job_id"], "gone", 1, "completed", None, None))
+    held = await db.call(queries.FINISH, ("acme", "default", rows[0]["job_id"], "gone", "completed", None, None))
     assert held == [{"held": False}]
 
 
@@ -336,3 +336,100 @@ async def test_maintenance_clears_what_has_outlived_its_use(db: Database, fresh_
         left = connection.execute("SELECT status FROM jobs WHERE kind = 'work' ORDER BY status").fetchall()
         assert left == [("completed",), ("dead",)]
         assert connection.execute("SELECT count(*) FROM idempotency_keys").fetchone() == (0,)
+
+
+async def test_tenants_with_only_foreign_kinds_do_not_hold_up_the_others(
+    db: Database, fresh_database: TestDatabase
+) -> None:
+    async def handler(_: Job) -> None:
+        return None
+
+    for number in range(12):
+        await put(db, Scope(tenant_id=f"a{number:02}", project_id="default"), kind="foreign")
+    mine = [await put(db, Scope(tenant_id="zz", project_id="default")) for _ in range(3)]
+    async with working(db, fresh_database, {"work": handler}, worker_concurrency=1, poll_seconds=0.1):
+        for job_id in mine:
+            await until(fresh_database, job_id, "completed")
+
+
+async def test_the_turn_goes_on_past_more_tenants_than_one_call_looks_at(
+    db: Database, fresh_database: TestDatabase
+) -> None:
+    with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO jobs (tenant_id, job_id, kind, payload, created_by, available_at, created_at) "
+            "SELECT 'later-' || i, gen_random_uuid(), 'work', '{}', 'x', now() + interval '1 day', now() "
+            "FROM generate_series(1, 1200) i"
+        )
+    await put(db, Scope(tenant_id="zz", project_id="default"))
+    after, calls = "", 0
+    while calls < 5:
+        calls += 1
+        (row,) = await db.call(queries.LEASE, (f"w{calls}", ["work"], 10, 60.0, after))
+        after = row["tenant_id"]
+        if row["job_id"] is not None:
+            break
+    assert (after, calls) == ("zz", 3)
+
+
+async def test_a_job_whose_end_was_lost_comes_back_though_its_worker_lives(
+    db: Database, fresh_database: TestDatabase
+) -> None:
+    runs: list[int] = []
+
+    async def handler(job: Job) -> None:
+        runs.append(job.attempt)
+        if job.attempt == 1:
+            job.ended = True  # as if the completion had been written and was lost with the connection
+
+    async def busy(_: Job) -> None:
+        await asyncio.sleep(4)
+
+    async with working(db, fresh_database, {"work": handler, "busy": busy}, lease_seconds=1.0, poll_seconds=0.2):
+        await put(db, kind="busy")
+        row = await until(fresh_database, await put(db), "completed")
+    assert runs == [1, 2]
+    assert row["attempts"] == 2
+
+
+async def test_an_error_that_is_no_text_is_recorded_all_the_same(db: Database, fresh_database: TestDatabase) -> None:
+    async def handler(_: Job) -> None:
+        raise ValueError("half a pair \ud800 and a NUL \0")
+
+    async with working(db, fresh_database, {"work": handler}):
+        row = await until(fresh_database, await put(db, max_attempts=1), "dead")
+    assert row["last_error"] == "ValueError: half a pair ? and a NUL "
+
+
+async def test_a_cancelled_attempt_cannot_end_the_one_that_followed(db: Database, fresh_database: TestDatabase) -> None:
+    job_id = await put(db)
+    (first,) = await db.call(queries.LEASE, ("w:1", ["work"], 1, 60.0, ""))
+    async with db.tenant(ACME) as session:
+        now = datetime.now(UTC)
+        assert await queries.cancel_job(session, tenant_id="acme", job_id=job_id, now=now)
+        assert await queries.retry_job(session, tenant_id="acme", job_id=job_id, now=now)
+    (second,) = await db.call(queries.LEASE, ("w:2", ["work"], 1, 60.0, ""))
+    assert (first["attempts"], second["attempts"]) == (1, 1)
+    end = ("acme", "default", first["job_id"])
+    assert await db.call(queries.FINISH, (*end, "w:1", "completed", None, None)) == [{"held": False}]
+    assert await db.call(queries.FINISH, (*end, "w:2", "completed", None, None)) == [{"held": True}]
+
+
+async def test_a_dedupe_key_counts_within_its_project(db: Database) -> None:
+    there = Scope(tenant_id="acme", project_id="other")
+    first = await put(db, dedupe_key="card:7")
+    second = await put(db, there, dedupe_key="card:7")
+    assert first != second
+    assert await put(db, there, dedupe_key="card:7") == second
+
+
+async def test_dead_jobs_of_old_make_no_maintenance(db: Database, fresh_database: TestDatabase) -> None:
+    with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
+        connection.execute("INSERT INTO tenants VALUES ('acme', '', now())")
+        connection.execute(
+            "INSERT INTO jobs (tenant_id, job_id, kind, payload, created_by, available_at, created_at, status, "
+            "finished_at) VALUES ('acme', gen_random_uuid(), 'work', '{}', 'x', now(), now(), 'dead', "
+            "now() - interval '9 days')"
+        )
+    arguments = (datetime.now(UTC) - timedelta(days=7), 0)
+    assert await db.call(queries.SCHEDULE_MAINTENANCE, arguments) == []

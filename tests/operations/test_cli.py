@@ -1,6 +1,7 @@
 """The command line: what it prints, what it answers as JSON, and how it ends."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,3 +132,48 @@ def test_a_platform_key_from_the_command_line_makes_tenants(database: TestDataba
         assert httpx.get(f"{service.url}/v1/admin/tenants", headers=headers).status_code == 401, "only one at a time"
         headers = {"Authorization": f"Bearer {again['key']}"}
         assert httpx.get(f"{service.url}/v1/admin/tenants", headers=headers).status_code == 200
+
+
+def test_a_password_with_a_stray_percent_sign_is_refused_without_showing_it() -> None:
+    ended = palimpsest("doctor", DATABASE_URL="postgresql://u:s3cret%zz@127.0.0.1/db")
+    assert ended.returncode == 2
+    assert "DATABASE_URL" in ended.stderr
+    assert "s3cret" not in ended.stderr + ended.stdout
+
+
+def test_what_goes_wrong_is_told_without_a_traceback(
+    database: TestDatabase, empty_database: str, tmp_path: Path
+) -> None:
+    from psycopg.conninfo import make_conninfo
+
+    from tests.conftest import as_url
+
+    bare = as_url(make_conninfo(empty_database, user="palimpsest_app"))
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    tries: list[tuple[list[str], dict[str, str], str]] = [
+        (["keys", "list"], {"DATABASE_URL": bare}, "palimpsest migrate"),
+        (["tenants", "create", "x"], {"DATABASE_URL": bare}, "palimpsest migrate"),
+        (["migrate", "--revision", "nope"], {"DATABASE_URL": database.url("superuser")}, "migration"),
+        (["migrate", "--downgrade", "nope"], {"DATABASE_URL": database.url("superuser")}, "migration"),
+        (["serve"], {"PALIMPSEST_HOME": str(file / "below")}, "file"),
+    ]
+    for command, variables, words in tries:
+        ended = palimpsest(*command, PORT="18997", **variables)
+        assert ended.returncode in {1, 2}, command
+        assert "Traceback" not in ended.stderr, command
+        assert words in ended.stderr, command
+
+
+def test_the_roles_script_names_the_database_it_is_for() -> None:
+    ended = palimpsest("migrate", "--print-roles", DATABASE_URL="postgresql://u@127.0.0.1/memories")
+    assert 'ON DATABASE "memories"' in ended.stdout
+
+
+def test_a_metrics_folder_of_the_operators_is_left_alone(tmp_path: Path, database: TestDatabase) -> None:
+    (tmp_path / "kept").write_text("mine")
+    ended = palimpsest(
+        "serve", "--no-worker", DATABASE_URL=database.url("superuser"), PROMETHEUS_MULTIPROC_DIR=str(tmp_path)
+    )
+    assert ended.returncode == 1
+    assert (tmp_path / "kept").read_text() == "mine"

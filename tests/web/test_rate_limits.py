@@ -99,3 +99,35 @@ def test_requests_are_counted_in_memory_not_in_the_row(
     assert found is not None
     assert found[0] >= 200
     assert found[1] <= slots, "one reservation for each slot of two seconds, not one for each request"
+
+
+def test_an_administrator_cannot_lift_the_limits(tenancy: Tenancy, as_key: Clients) -> None:
+    admin = as_key(tenancy.key("acme", kind="admin"))
+    body = {"agent_id": "x", "project_id": "default"}
+    for limits in ({"read": 0}, {"write": 10**8}):
+        refused = admin.post("/v1/admin/keys", json={**body, "rate_limits": limits})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "rate_limit_too_high")
+    assert admin.post("/v1/admin/keys", json={**body, "rate_limits": {"read": 5}}).status_code == 201
+
+
+def test_many_replicas_with_little_to_do_leave_the_budget_to_the_others(
+    database: TestDatabase, tenancy: Tenancy
+) -> None:
+    import asyncio
+
+    from app.config import Settings
+    from app.main import open_database
+    from app.web.auth import Authenticator, parse_credentials
+    from app.web.rate_limits import RateLimiter
+
+    key = tenancy.key("acme", rate_limits={"read": 6000})
+
+    async def run() -> None:
+        db = open_database(database.settings())
+        await db.open()
+        who = await Authenticator(db, None).authenticate(parse_credentials(f"Bearer {key}", None))
+        for _ in range(40):
+            await RateLimiter(db, Settings()).take(who, "read")
+        await db.close()
+
+    asyncio.run(run())

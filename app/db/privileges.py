@@ -1,0 +1,167 @@
+"""What the service's role may do beyond its policies, and whether the functions it calls are the ones we wrote."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.db.migrations import functions_folder
+from app.db.rls import APP_ROLE, OWNER_ROLE
+
+# Settings that, given to a role or database, would change whose rows are seen or what a name means.
+DANGEROUS_SETTINGS = ("role", "row_security", "search_path", "session_authorization", "session_replication_role")
+
+ROLE = """
+    SELECT r.rolname AS name, session_user AS login, r.rolsuper AS superuser, r.rolbypassrls AS bypass,
+           r.rolcreaterole AS creates_roles, r.rolreplication AS replicates,
+           ARRAY(SELECT m.rolname::text FROM pg_roles m WHERE m.rolname <> r.rolname
+                 AND pg_has_role(r.rolname, m.oid, 'MEMBER') ORDER BY 1) AS member_of,
+           has_schema_privilege(current_user, 'public', 'CREATE') AS creates_in_public,
+           has_database_privilege(current_user, current_database(), 'CREATE') AS creates_schemas
+    FROM pg_roles r WHERE r.rolname = current_user"""
+
+SETTINGS = """
+    SELECT DISTINCT split_part(item, '=', 1) AS name,
+           CASE WHEN s.setrole = 0 THEN 'database' ELSE 'role ' || pg_get_userbyid(s.setrole) END AS given_to
+    FROM pg_db_role_setting s, unnest(s.setconfig) item
+    WHERE (s.setrole = 0 OR pg_get_userbyid(s.setrole) = current_user)
+      AND (s.setdatabase = 0 OR s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
+
+RELATIONS = """
+    SELECT n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
+           EXISTS (SELECT FROM pg_attribute a
+                   WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped) AS of_tenants,
+           coalesce(c.reloptions && ARRAY['security_invoker=true', 'security_invoker=on'], false) AS as_invoker,
+           ARRAY(SELECT p FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) p
+                 WHERE has_table_privilege(current_user, c.oid, p)
+                    OR (p IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')
+                        AND has_any_column_privilege(current_user, c.oid, p))) AS privileges
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+      AND n.nspname NOT LIKE 'pg\\_t%'
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')"""
+
+HOOKS = """
+    SELECT c.relname AS table_name, 'trigger ' || t.tgname AS hook FROM pg_trigger t
+    JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = 'public'::regnamespace
+    UNION ALL
+    SELECT c.relname, 'rule ' || r.rulename FROM pg_rewrite r
+    JOIN pg_class c ON c.oid = r.ev_class WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace"""
+
+FUNCTIONS = """
+    SELECT p.proname AS name, p.prosrc AS body, p.prosecdef AS definer, pg_get_userbyid(p.proowner) AS owner,
+           coalesce(p.proconfig, '{}') AS settings
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname NOT IN ('pg_catalog', 'information_schema')
+      AND has_function_privilege(current_user, p.oid, 'EXECUTE')
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function as its file says it, or as the catalogue has it."""
+
+    name: str
+    body: str
+    definer: bool
+    settings: frozenset[str]
+
+
+def wanted_functions(folder: Path | None = None) -> dict[str, Function]:
+    """The functions of this version, from their files."""
+    found: dict[str, Function] = {}
+    for path in sorted((folder or functions_folder()).glob("*.sql")):
+        head, _, rest = path.read_text().partition("AS $$")
+        settings = re.findall(r"^SET (\w+) = (.+)$", head, flags=re.MULTILINE)
+        found[path.stem] = Function(
+            name=path.stem,
+            body=rest.rpartition("$$")[0],
+            definer="SECURITY DEFINER" in head,
+            settings=frozenset(f"{name}={value}" for name, value in settings),
+        )
+    return found
+
+
+def role_drift(role: dict[str, Any]) -> list[str]:
+    """What is wrong with the role the service connects as."""
+    name = role["name"]
+    if role["superuser"]:
+        return [f"role {name} is a superuser, whom no policy binds; connect as {APP_ROLE}"]
+    drift: list[str] = []
+    if role["login"] != name:
+        drift.append(f"role {name} was taken on by {role['login']}, who can go back; connect as {APP_ROLE} itself")
+    if role["bypass"]:
+        drift.append(f"role {name} has BYPASSRLS; run ALTER ROLE {name} NOBYPASSRLS")
+    if name == OWNER_ROLE:
+        return [*drift, f"role {name} owns the tables; connect as {APP_ROLE}"]
+    if name != APP_ROLE:
+        drift.append(f"role {name} is not {APP_ROLE}, to whom the policies apply; connect as {APP_ROLE}")
+    if role["creates_roles"]:
+        drift.append(f"role {name} may create roles; run ALTER ROLE {name} NOCREATEROLE")
+    if role["replicates"]:
+        drift.append(f"role {name} may replicate, past every policy; run ALTER ROLE {name} NOREPLICATION")
+    if role["creates_in_public"]:
+        drift.append(f"role {name} may create in schema public; run REVOKE CREATE ON SCHEMA public FROM {name}, PUBLIC")
+    if role["creates_schemas"]:
+        drift.append(f"role {name} may create schemas; run REVOKE CREATE ON DATABASE ... FROM {name}")
+    return drift + [
+        f"role {name} is a member of {other}; run REVOKE {other} FROM {name}" for other in role["member_of"]
+    ]
+
+
+def setting_drift(settings: list[dict[str, Any]]) -> list[str]:
+    """Defaults that would give a scope to whoever has none, or change what names mean."""
+    return [
+        f"setting {row['name']} has a default for the {row['given_to']}; RESET it"
+        for row in settings
+        if str(row["name"]).startswith("app.") or row["name"] in DANGEROUS_SETTINGS
+    ]
+
+
+def grant_drift(relations: list[dict[str, Any]], grants: dict[str, frozenset[str]]) -> list[str]:
+    """Relations the service may touch beyond what this version needs."""
+    drift: list[str] = []
+    for row in relations:
+        where = f"{row['schema']}.{row['name']}" if row["schema"] != "public" else str(row["name"])
+        ours = row["schema"] == "public" and row["name"] in grants and row["kind"] in ("r", "p")
+        wanted = grants[str(row["name"])] if ours else frozenset[str]()
+        extra = sorted(set(row["privileges"]) - wanted)
+        if row["kind"] == "v" and row["as_invoker"]:
+            continue
+        if extra:
+            what = {"v": "view", "m": "materialised view", "f": "foreign table"}.get(str(row["kind"]), "table")
+            drift.append(f"{what} {where}: the service may {', '.join(extra)}; run REVOKE on it, or drop it")
+    return drift
+
+
+def function_drift(found: list[dict[str, Any]], wanted: dict[str, Function]) -> list[str]:
+    """Functions that are not the ones we wrote, or that run with rights we did not give."""
+    drift: list[str] = []
+    seen: dict[str, int] = {}
+    for row in found:
+        name = str(row["name"])
+        expected = wanted.get(name)
+        if expected is None:
+            if row["definer"]:
+                drift.append(f"function {name} is SECURITY DEFINER but not one this version knows")
+            continue
+        seen[name] = seen.get(name, 0) + 1
+        actual = Function(name, row["body"], row["definer"], frozenset(row["settings"]))
+        if actual != expected:
+            changed = [
+                part for part in ("body", "definer", "settings") if getattr(actual, part) != getattr(expected, part)
+            ]
+            named = sorted({item.partition("=")[0] for item in actual.settings ^ expected.settings})
+            drift.append(f"function {name} was altered ({', '.join(changed + named)}); run palimpsest migrate")
+        if row["owner"] != OWNER_ROLE:
+            drift.append(f"function {name} belongs to {row['owner']}, not {OWNER_ROLE}")
+    drift += [
+        f"function {name} has {count} versions; drop the strange one" for name, count in seen.items() if count > 1
+    ]
+    drift += [f"function {name} is missing; run palimpsest migrate" for name in sorted(set(wanted) - set(seen))]
+    return drift
+
+
+def hook_drift(hooks: list[dict[str, Any]]) -> list[str]:
+    """Triggers and rules, of which this version has none."""
+    return [f"table {row['table_name']} has a {row['hook']}, which this version does not know" for row in hooks]
