@@ -161,6 +161,9 @@ def _json(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest serve`."""
+    from app.telemetry.logs import configure_logs
+
+    configure_logs(settings.log_level)
     own = "PROMETHEUS_MULTIPROC_DIR" not in os.environ
     if own:
         # Before the first metric is made: all processes that serve starts share their figures through this folder.
@@ -210,6 +213,8 @@ def run_doctor(options: argparse.Namespace, settings: Settings) -> int:
     from app.operations.doctor import examine
     from app.operations.installation import database_of
 
+    if settings.embedded and not (settings.home / "postgres").exists():
+        raise StartupError(f"There is no embedded database in {settings.home} yet; make run (or migrate) creates it.")
     with database_of(settings, say=say) as ready:
         findings = examine(ready)
     healthy = all(finding.ok for finding in findings)
@@ -277,6 +282,8 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
     from app.tenancy.schemas import KeyCreate
 
     if options.kind == "platform":
+        if any((options.tenant, options.project, options.agent, options.scopes)):
+            raise BadRequest("--kind platform: it belongs to no tenant, project or agent, and has no scopes to choose.")
         with database_of(settings, say=say) as ready:
             issued = admin.create_platform_key(ready)
         return _show(options, issued, issued["key"])

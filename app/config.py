@@ -1,6 +1,8 @@
 """One frozen Settings, read once from the environment; every variable is described where it is declared."""
 
+import math
 import os
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -26,17 +28,19 @@ def _boolean(raw: str) -> bool:
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
     def parse(raw: str) -> int:
-        number = int(raw)
-        if not low <= number <= high:
+        if not raw.strip().isdecimal() or not low <= int(raw) <= high:
             raise ValueError(f"expected a whole number from {low} to {high}")
-        return number
+        return int(raw)
 
     return parse
 
 
 def _decimal(low: float, high: float) -> Callable[[str], float]:
     def parse(raw: str) -> float:
-        number = float(raw)
+        try:
+            number = float(raw)
+        except ValueError:
+            number = math.nan
         if not low <= number <= high:
             raise ValueError(f"expected a number from {low} to {high}")
         return number
@@ -49,6 +53,19 @@ def _level(raw: str) -> str:
     if level not in {"debug", "info", "warning", "error"}:
         raise ValueError("expected debug, info, warning or error")
     return level
+
+
+def _host(raw: str) -> str:
+    try:
+        return str(socket.getaddrinfo(raw.strip(), None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        raise ValueError("expected an address of this machine, such as 127.0.0.1") from None
+
+
+def _endpoint(raw: str) -> str:
+    if not raw.startswith(("http://", "https://")):
+        raise ValueError("expected an address such as http://collector:4318")
+    return raw
 
 
 def _secret(raw: str) -> str:
@@ -106,7 +123,7 @@ class Settings:
         Path(".palimpsest"),
         "Data of the embedded server.",
     )
-    host: str = _setting("HOST", str, "127.0.0.1", "Address to listen on.")
+    host: str = _setting("HOST", _host, "127.0.0.1", "Address to listen on.")
     port: int = _setting("PORT", _whole(1, 65535), 8000, "Port to listen on.")
     web_processes: int = _setting("WEB_CONCURRENCY", _whole(1, 64), 1, "API processes that share the port.")
     log_level: str = _setting("LOG_LEVEL", _level, "info", "debug, info, warning or error.")
@@ -148,7 +165,7 @@ class Settings:
         "DRAIN_SECONDS", _decimal(0, 600), 25.0, "How long running work may finish at SIGTERM."
     )
     otlp_endpoint: str | None = _setting(
-        "OTEL_EXPORTER_OTLP_ENDPOINT", str, None, "Where traces go (OTLP over HTTP). Unset: no traces."
+        "OTEL_EXPORTER_OTLP_ENDPOINT", _endpoint, None, "Where traces go (OTLP over HTTP). Unset: no traces."
     )
 
     @property

@@ -135,11 +135,30 @@ def ensure_roles(conninfo: str, *, app_conninfo: str | None = None) -> list[str]
         assert found is not None
         role, database, may_create, roles, has_vector, has_schema = found
         missing = sorted({OWNER_ROLE, APP_ROLE} - set(roles))
-        if not missing and has_vector and has_schema:
+        if not has_vector:
+            _make_extension(connection, role)
+        if not missing and has_schema:
             return []
         if not may_create:
             raise RolesMissing(role, dba_script(database))
         return _make_roles(connection, database, role, missing, app_conninfo)
+
+
+def _make_extension(connection: psycopg.Connection[Any], role: str) -> None:
+    try:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except psycopg.errors.InsufficientPrivilege as problem:
+        raise StartupError(
+            f"The extension vector is not in this database, and role {role} may not create it. Let a superuser run "
+            "CREATE EXTENSION vector in it, then run palimpsest migrate again.",
+            code="extension_missing",
+        ) from problem
+    except psycopg.Error as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise StartupError(
+            f"The extension vector cannot be created ({reason}). Install pgvector 0.8 or newer on the server.",
+            code="extension_missing",
+        ) from problem
 
 
 def dba_script(database: str) -> str:

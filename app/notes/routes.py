@@ -28,6 +28,7 @@ from app.web.cursors import CursorSigner
 from app.web.idempotency import Once
 from app.web.inputs import parse_moment
 from app.web.pages import Page
+from app.web.reference import also
 from app.web.requests import Cursor, Limit, respond
 
 READ = Access(work="read", scopes=("notes:read",))
@@ -40,7 +41,13 @@ Cursors = NamedDependency[SkipValidation[CursorSigner]]
 Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601 with a zone, on occurred_at.")]
 
 
-@post("/notes", opt={"access": WRITE}, summary="Store a note", tags=["notes"])
+@post(
+    "/notes",
+    opt={"access": WRITE},
+    summary="Store a note",
+    tags=["notes"],
+    responses=also(200, NoteCreated, "The same live note was there already."),
+)
 async def create_note(db: Db, who: Who, once: OnceOnly, data: JSONBody[NoteCreate]) -> Response[NoteCreated]:
     """201 when it is new, 200 with `deduplicated: true` when the same live note was there already."""
     return respond(await service.create_note(db, who, data=data, once=once))

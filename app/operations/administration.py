@@ -10,7 +10,7 @@ import msgspec
 from app.config import Settings
 from app.db.database import Database
 from app.db.migrations import migration_conninfo
-from app.errors import NotFound
+from app.errors import BadRequest, NotFound
 from app.main import open_database
 from app.tenancy import keys, tenants
 from app.tenancy.schemas import KeyCreate, KeyRotate, ProjectCreate, TenantCreate
@@ -105,7 +105,10 @@ async def _tenant_of(db: Database, key_id: UUID, tenant_id: str | None) -> str:
 async def rotate_key(db: Database, key_id: UUID, tenant_id: str | None, grace_seconds: int) -> dict[str, Any]:
     """Gives a key a new secret."""
     tenant = await _tenant_of(db, key_id, tenant_id)
-    data = KeyRotate(grace_seconds=grace_seconds)
+    try:
+        data = msgspec.convert({"grace_seconds": grace_seconds}, KeyRotate)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(f"--grace: {problem}") from problem
     return _decoded(await keys.rotate_key(db, PLATFORM, tenant_id=tenant, key_id=key_id, data=data, once=_once()))
 
 

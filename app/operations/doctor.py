@@ -52,7 +52,8 @@ async def _examine(settings: Settings) -> list[Finding]:
                 check="connection",
                 ok=False,
                 found=reason,
-                remedy=f"check DATABASE_URL: host, port, database, and the password of {APP_ROLE}",
+                remedy=f"check DATABASE_URL: host, port, database, and the password of {APP_ROLE}; "
+                "palimpsest migrate makes the role",
             )
         ]
     async with connection:
@@ -108,7 +109,7 @@ async def _migration(connection: psycopg.AsyncConnection[Any]) -> Finding:
         check="migrations",
         ok=found == head,
         found=f"at {found or 'none'}, newest is {head}",
-        remedy="run palimpsest migrate with DATABASE_MIGRATION_URL set",
+        remedy="run palimpsest migrate (on your own server with DATABASE_MIGRATION_URL set)",
     )
 
 
@@ -118,7 +119,7 @@ async def _policies(connection: psycopg.AsyncConnection[Any]) -> Finding:
         check="role and policies",
         ok=not drift,
         found="; ".join(drift) or "exactly as this version needs them",
-        remedy="undo what was changed, or run palimpsest migrate",
+        remedy="undo what was changed there; migrations do not touch what they have made once",
     )
 
 

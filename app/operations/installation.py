@@ -1,5 +1,6 @@
 """Where this installation keeps its database: the embedded server, or the one DATABASE_URL names."""
 
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,13 +16,17 @@ from app.db.rls import APP_ROLE
 from app.errors import StartupError
 
 DATABASE = "palimpsest"
+WATCH_SECONDS = 2.0
 
 Say = Callable[[str], None]
 
 
 @contextmanager
-def database_of(settings: Settings, *, say: Say) -> Generator[Settings]:
-    """The settings with both addresses filled in; the embedded server runs at least as long as this block."""
+def database_of(settings: Settings, *, say: Say, watch: bool = False) -> Generator[Settings]:
+    """The settings with both addresses filled in; the embedded server runs at least as long as this block.
+
+    With `watch`, a server that dies in the meantime is started again.
+    """
     if not settings.embedded:
         yield settings
         return
@@ -30,10 +35,33 @@ def database_of(settings: Settings, *, say: Say) -> Generator[Settings]:
         server.start()
     except EmbeddedServerError as problem:
         raise StartupError(str(problem), code="embedded_server") from problem
+    done = threading.Event()
+    watcher = threading.Thread(target=_keep_running, args=(server, done, say), daemon=True)
     try:
-        yield _embedded_settings(settings, server, say)
+        ready = _embedded_settings(settings, server, say)
+        if watch:
+            watcher.start()
+        yield ready
     finally:
+        done.set()
+        if watcher.is_alive():
+            watcher.join()
         server.release()
+
+
+def _keep_running(server: EmbeddedServer, done: threading.Event, say: Say) -> None:
+    conninfo = server.conninfo(user="postgres", dbname="postgres")
+    while not done.wait(WATCH_SECONDS):
+        try:
+            psycopg.connect(conninfo, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            if done.is_set():
+                return
+            say("PostgreSQL does not answer; starting it again")
+            try:
+                server.start()
+            except EmbeddedServerError as problem:
+                say(f"PostgreSQL could not be started: {problem}")
 
 
 def _embedded_settings(settings: Settings, server: EmbeddedServer, say: Say) -> Settings:

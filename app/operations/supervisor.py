@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops
@@ -40,14 +40,20 @@ PARENT = "PALIMPSEST_PARENT"
 @contextmanager
 def only_one(settings: Settings) -> Generator[None]:
     """Holds the lock of this data folder; a second service on it is told so."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StartupError(
+            f"PALIMPSEST_HOME: {settings.home} cannot be used ({problem.strerror}); name a folder that can be written.",
+            code="home_unusable",
+        ) from problem
     with (settings.home / "serve.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as problem:
             raise StartupError(_already_running(settings.home, lock), code="already_running") from problem
         lock.truncate(0)
-        lock.write(f"{os.getpid()} http://{settings.host}:{settings.port}\n")
+        lock.write(f"{os.getpid()} {_url(settings)}\n")
         lock.flush()
         yield
         lock.truncate(0)
@@ -105,19 +111,24 @@ def serve(settings: Settings, *, with_worker: bool, demo: bool, say: Say) -> Non
         if settings.embedded:
             stack.enter_context(only_one(settings))
         check_port(settings)
-        ready = stack.enter_context(database_of(settings, say=say))
+        ready = stack.enter_context(database_of(settings, say=say, watch=True))
         # With an address for migrations the service brings its own schema along; otherwise it only checks.
         if ready.database_migration_url is not None:
             migrate(ready, say=say)
         asyncio.run(check_database(ready))
         made = with_database(ready, ensure_demo) if demo or settings.embedded else None
         _announce(ready, made, tried_demo=demo or settings.embedded)
-        run_processes(ready, with_worker=with_worker)
+        run_processes(ready, with_worker=with_worker, say=say)
         say("stopped")
 
 
+def _url(settings: Settings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
+
+
 def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> None:
-    url = f"http://{settings.host}:{settings.port}"
+    url = _url(settings)
     lines = ["", f"  Palimpsest    {url}", f"  API reference {url}/schema"]
     if made is not None:
         lines += [
@@ -138,18 +149,18 @@ def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> Non
     print("\n".join([*lines, ""]), flush=True)  # noqa: T201 - this is what the command is for
 
 
-def run_processes(settings: Settings, *, with_worker: bool) -> None:
+def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
     """Serves until told to stop; whatever happens, no process stays behind."""
     assert settings.database_url is not None
     os.environ["DATABASE_URL"] = settings.database_url
     # The owner's address is for this process alone, and for no longer than it took to migrate.
     os.environ.pop("DATABASE_MIGRATION_URL", None)
     os.environ[PARENT] = str(os.getpid())
-    worker = _WorkerProcess() if with_worker else None
+    worker = _WorkerProcess(say) if with_worker else None
     try:
         if worker is not None:
             worker.start()
-        Granian(
+        server = Granian(
             "app.operations.supervisor:api",
             address=settings.host,
             port=settings.port,
@@ -161,18 +172,34 @@ def run_processes(settings: Settings, *, with_worker: bool) -> None:
             log_enabled=False,
             respawn_failed_workers=True,
             workers_kill_timeout=int(settings.drain_seconds) + 5,
-        ).serve()
+        )
+        _stop_together(server, worker)
+        server.serve()
     finally:
         if worker is not None:
             worker.stop(settings.drain_seconds + 5)
 
 
+def _stop_together(server: Any, worker: "_WorkerProcess | None") -> None:
+    """From the first signal on nobody is started anew; a closed terminal (SIGHUP) means stop, not reload."""
+    interrupt = server.signal_handler_interrupt
+
+    def stop(*arguments: Any, **options: Any) -> None:
+        if worker is not None:
+            worker.stopping.set()
+        interrupt(*arguments, **options)
+
+    server.signal_handler_interrupt = stop
+    server.signal_handler_reload = stop
+
+
 class _WorkerProcess:
     """The worker beside the API, started again if it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Say) -> None:
+        self._say = say
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
@@ -184,16 +211,17 @@ class _WorkerProcess:
 
     def _watch(self) -> None:
         pause = FIRST_RESPAWN_SECONDS
-        while not self._stopping.wait(pause):
+        while not self.stopping.wait(pause):
             if self._process is None or self._process.poll() is None:
                 pause = FIRST_RESPAWN_SECONDS
                 continue
+            self._say(f"the worker ended with code {self._process.returncode}; starting it again")
             self._spawn()
             # One that dies again and again is started again ever more slowly.
             pause = min(pause * 2, LAST_RESPAWN_SECONDS)
 
     def stop(self, seconds: float) -> None:
-        self._stopping.set()
+        self.stopping.set()
         self._watcher.join()
         if self._process is None or self._process.poll() is not None:
             return
@@ -244,7 +272,7 @@ async def _work(settings: Settings) -> None:
         await check_policies(db, strict=settings.rls_policy_strict)
         worker = Worker(db, build_registry(), settings)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, worker.stop)
         await worker.run()
     finally:

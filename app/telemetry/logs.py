@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -18,10 +19,25 @@ def configure_logs(level: str) -> None:
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_Lines,
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
+
+
+class _Lines:
+    """Writes each event as one line; a terminal that was closed or a full disk must not fail the work it tells of."""
+
+    def __init__(self, *_: Any) -> None:
+        self._stream = sys.stderr
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(f"{message}\n")
+            self._stream.flush()
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 class _ToStructlog(logging.Handler):

@@ -36,6 +36,7 @@ from app.web.auth import Access, Principal, Work
 from app.web.cursors import CursorSigner
 from app.web.idempotency import Once
 from app.web.pages import Page
+from app.web.reference import also
 from app.web.requests import Cursor, Limit, respond
 
 PLATFORM = Access(work="admin", kinds=("platform",), project=False)
@@ -64,7 +65,13 @@ async def whoami(who: Who) -> Whoami:
     return keys.whoami(who)
 
 
-@post("/admin/tenants", opt={"access": PLATFORM}, summary="Make a tenant", tags=["administration"])
+@post(
+    "/admin/tenants",
+    opt={"access": PLATFORM},
+    summary="Make a tenant",
+    tags=["administration"],
+    responses=also(200, TenantCreated, "It was there already."),
+)
 async def create_tenant(db: Db, once: OnceOnly, data: JSONBody[TenantCreate]) -> Response[TenantCreated]:
     """Platform key only. 201 when it was made, 200 when it was there already."""
     return respond(await tenants.create_tenant(db, data=data, once=once))
@@ -76,7 +83,13 @@ async def list_tenants(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cu
     return await tenants.list_tenants(db, page=Page(cursors, who, "tenants", limit=limit, cursor=cursor))
 
 
-@post("/admin/projects", opt={"access": ADMIN}, summary="Make a project", tags=["administration"])
+@post(
+    "/admin/projects",
+    opt={"access": ADMIN},
+    summary="Make a project",
+    tags=["administration"],
+    responses=also(200, ProjectCreated, "It was there already."),
+)
 async def create_project(db: Db, who: Who, once: OnceOnly, data: JSONBody[ProjectCreate]) -> Response[ProjectCreated]:
     """201 when it was made, 200 when it was there already. An admin key bound to a project can make no other."""
     return respond(await tenants.create_project(db, who, data=data, once=once))
@@ -167,7 +180,13 @@ async def list_members(
     return await gardens.list_members(db, who, garden_id=garden_id, page=page)
 
 
-@put("/gardens/{garden_id:uuid}/members/{agent:str}", opt={"access": WRITE}, summary="Set a member", tags=["gardens"])
+@put(
+    "/gardens/{garden_id:uuid}/members/{agent:str}",
+    opt={"access": WRITE},
+    summary="Set a member",
+    tags=["gardens"],
+    responses=also(201, MemberSet, "They are new."),
+)
 async def put_member(
     db: Db, who: Who, garden_id: FromPath[UUID], agent: FromPath[str], data: JSONBody[MemberPut]
 ) -> Response[MemberSet]:

@@ -45,6 +45,13 @@ ERROR_RESPONSES = {
         503: "The database cannot be reached; see Retry-After.",
     }.items()
 }
+
+
+def also(status: int, body: Any, text: str) -> dict[int, ResponseSpec]:
+    """A second way in which an operation may succeed."""
+    return {status: ResponseSpec(data_container=body, description=text, generate_examples=False)}
+
+
 # The page is one file with everything in it: nothing else may be loaded, and only our own API be called.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 

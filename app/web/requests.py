@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.connection import ASGIConnection
 from litestar.enums import MediaType
 from litestar.handlers import BaseRouteHandler
-from litestar.params import QueryParameter
+from litestar.params import HeaderParameter, QueryParameter
 
 from app.errors import BadRequest
 from app.web.auth import Access, Authenticator, Credentials, Principal, check_access, parse_credentials
@@ -81,6 +81,20 @@ async def admit(
     connection.scope["state"]["on_use"](who)
 
 
+# Named here so that the reference shows them; the edge reads them for itself.
+ProjectHeader = Annotated[
+    str | None,
+    HeaderParameter(name="X-Project-Id", description="The project, for a key that spans several."),
+]
+IdempotencyHeader = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key",
+        description="1 to 255 printable ASCII characters; the same again gives the first answer for 24 hours.",
+    ),
+]
+
+
 class HotPath(msgspec.Struct, frozen=True):
     """What a hot handler needs; taken from the request, since injecting it would cost as much as the query."""
 
@@ -95,12 +109,12 @@ def hot_path(request: ApiRequest) -> HotPath:
     return HotPath(state["authenticator"], state["limiter"], request.scope["state"]["credentials"])
 
 
-def provide_who(request: ApiRequest) -> Principal:
-    """The caller, as the guard found them."""
+def provide_who(request: ApiRequest, x_project_id: ProjectHeader = None) -> Principal:
+    """The caller, as the guard found them; the header was read there."""
     return request.scope["state"]["who"]
 
 
-async def provide_once(request: ApiRequest) -> Once:
+async def provide_once(request: ApiRequest, idempotency_key: IdempotencyHeader = None) -> Once:
     """The idempotency of this request."""
     key = request.scope["state"].get("idempotency_key")
     if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):

@@ -65,3 +65,20 @@ def test_only_health_needs_no_key(document: dict[str, Any], client: httpx.Client
             assert client.request(method, url).status_code == 401, path
         else:
             assert operation["security"] == [{}], path
+
+
+def test_the_two_headers_are_parameters_where_they_count(document: dict[str, Any]) -> None:
+    def headers(path: str, method: str) -> set[str]:
+        return {
+            item["name"].lower() for item in document["paths"][path][method]["parameters"] if item["in"] == "header"
+        }
+
+    assert headers("/v1/notes", "post") == {"x-project-id", "idempotency-key"}
+    assert headers("/v1/notes", "get") == {"x-project-id"}
+    assert "idempotency-key" in headers("/v1/admin/tenants", "post")
+
+
+def test_a_create_that_may_find_the_thing_documents_both_answers(document: dict[str, Any]) -> None:
+    for path in ("/v1/notes", "/v1/admin/tenants", "/v1/admin/projects"):
+        assert {"200", "201"} <= set(document["paths"][path]["post"]["responses"])
+    assert {"200", "201"} <= set(document["paths"]["/v1/gardens/{garden_id}/members/{agent}"]["put"]["responses"])
