@@ -4,16 +4,13 @@ from typing import Annotated
 from uuid import UUID
 
 from litestar import Router, get, post
-from litestar.di import NamedDependency
-from litestar.params import FromPath, QueryParameter, SkipValidation
+from litestar.params import FromPath, QueryParameter
 
-from app.db.database import Database
 from app.jobs import service
 from app.jobs.schemas import JobList, JobRead, Status
 from app.web.auth import Access, Principal, require_project
-from app.web.cursors import CursorSigner
 from app.web.pages import Page
-from app.web.requests import ApiRequest, Cursor, Limit, admit, hot_path
+from app.web.requests import ApiRequest, Cursor, Cursors, Db, Limit, Who, admit, hot_path
 
 READERS = ("notes:read", "facts:read", "graph:read", "admin")
 WRITERS = ("notes:write", "facts:write", "graph:write", "admin")
@@ -30,9 +27,9 @@ def _bounded(who: Principal) -> None:
 
 @get("/jobs", opt={"access": READ}, summary="List jobs", tags=["jobs"])
 async def list_jobs(
-    db: NamedDependency[SkipValidation[Database]],
-    who: NamedDependency[SkipValidation[Principal]],
-    cursors: NamedDependency[SkipValidation[CursorSigner]],
+    db: Db,
+    who: Who,
+    cursors: Cursors,
     kind: Annotated[str | None, QueryParameter(max_length=63, description="Only jobs of this kind.")] = None,
     status: Annotated[Status | None, QueryParameter(description="Only jobs in this state.")] = None,
     limit: Limit = 50,
@@ -61,8 +58,8 @@ async def get_job(
 
 @post("/jobs/{job_id:uuid}/cancel", opt={"access": CHANGE}, status_code=200, summary="Cancel a job", tags=["jobs"])
 async def cancel_job(
-    db: NamedDependency[SkipValidation[Database]],
-    who: NamedDependency[SkipValidation[Principal]],
+    db: Db,
+    who: Who,
     job_id: FromPath[UUID],
 ) -> JobRead:
     """Cancels a pending or running job; what a running attempt has done is rolled back. 409 once it has ended."""
@@ -72,8 +69,8 @@ async def cancel_job(
 
 @post("/jobs/{job_id:uuid}/retry", opt={"access": CHANGE}, status_code=200, summary="Retry a job", tags=["jobs"])
 async def retry_job(
-    db: NamedDependency[SkipValidation[Database]],
-    who: NamedDependency[SkipValidation[Principal]],
+    db: Db,
+    who: Who,
     job_id: FromPath[UUID],
 ) -> JobRead:
     """Puts a failed, dead or cancelled job back into the queue with a fresh count of attempts. 409 otherwise."""

@@ -4,10 +4,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from litestar import Response, Router, delete, get, patch, post
-from litestar.di import NamedDependency
-from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
+from litestar.params import FromPath, JSONBody, QueryParameter
 
-from app.db.database import Database
 from app.errors import BadRequest
 from app.notes import service
 from app.notes.schemas import (
@@ -23,21 +21,15 @@ from app.notes.schemas import (
     NoteType,
 )
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
-from app.web.auth import Access, Principal
-from app.web.cursors import CursorSigner
-from app.web.idempotency import Once
+from app.web.auth import Access
 from app.web.inputs import parse_moment
 from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Limit, respond
+from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
 
-Db = NamedDependency[SkipValidation[Database]]
-Who = NamedDependency[SkipValidation[Principal]]
-OnceOnly = NamedDependency[SkipValidation[Once]]
-Cursors = NamedDependency[SkipValidation[CursorSigner]]
 Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601 with a zone, on occurred_at.")]
 
 

@@ -7,7 +7,6 @@ from litestar import Response, Router, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
-from app.db.database import Database
 from app.errors import BadRequest
 from app.tenancy import gardens, keys, tenants
 from app.tenancy.schemas import (
@@ -32,12 +31,10 @@ from app.tenancy.schemas import (
     Whoami,
     is_agent_id,
 )
-from app.web.auth import Access, Principal, Work
-from app.web.cursors import CursorSigner
-from app.web.idempotency import Once
+from app.web.auth import Access, Work
 from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Limit, respond
+from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
 
 PLATFORM = Access(work="admin", kinds=("platform",), project=False)
 ADMIN = Access(work="admin", kinds=("admin", "platform"), scopes=("admin",), project=False)
@@ -45,10 +42,6 @@ ANYBODY = Access(work="read", kinds=("agent", "admin", "platform"), project=Fals
 READ = Access(work="read", scopes=("notes:read", "facts:read", "admin"))
 WRITE = Access(work="write", scopes=("notes:write", "facts:write", "admin"))
 
-Db = NamedDependency[SkipValidation[Database]]
-Who = NamedDependency[SkipValidation[Principal]]
-OnceOnly = NamedDependency[SkipValidation[Once]]
-Cursors = NamedDependency[SkipValidation[CursorSigner]]
 Limits = NamedDependency[SkipValidation[dict[Work, int]]]
 TenantFilter = Annotated[
     str | None,

@@ -12,12 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-import psycopg
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.db.database import Database, Session
@@ -27,8 +25,6 @@ from app.web import queries
 from app.web.auth import Principal
 
 KEPT_FOR = timedelta(hours=24)
-WAIT = text("SET LOCAL lock_timeout = '10s'")
-NO_WAIT_LIMIT = text("SET LOCAL lock_timeout = 0")
 # Answers that say nothing about the request itself, and may differ a moment later.
 NOT_STORED = frozenset({401, 403, 429})
 
@@ -107,19 +103,9 @@ class Once:
 
     async def _claim(self, session: Session, address: dict[str, Any]) -> Answer | None:
         now = datetime.now(UTC)
-        await session.execute(WAIT)
-        try:
-            found = await queries.claim_answer(
-                session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
-            )
-        except DBAPIError as problem:
-            if isinstance(problem.orig, psycopg.errors.LockNotAvailable):
-                raise Conflict(
-                    "A request with this Idempotency-Key is still being worked on; try again in a moment.",
-                    code="idempotency_in_progress",
-                ) from problem
-            raise
-        await session.execute(NO_WAIT_LIMIT)
+        found = await queries.claim_answer(
+            session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
+        )
         return None if found is None else self._replay(found)
 
     def _replay(self, found: dict[str, Any]) -> Answer:
@@ -137,7 +123,6 @@ class Once:
         now = datetime.now(UTC)
         body = msgspec.json.encode({"code": problem.code, "message": problem.message, "details": problem.details})
         async with db.tenant(scope) as session:
-            await session.execute(WAIT)
             taken = await queries.claim_answer(
                 session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
             )

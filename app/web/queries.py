@@ -3,10 +3,13 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+import psycopg
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError
 
 from app.db.database import Session
+from app.errors import Conflict
 from app.web.tables import idempotency_keys, rate_windows
 
 _WHO = (
@@ -30,6 +33,9 @@ CURSOR_SECRET = "SELECT secret FROM service_secrets WHERE name = 'cursor'"  # no
 # Depth and age of the queue, for /metrics.
 QUEUE_METRICS = "SELECT * FROM queue_metrics()"
 
+
+_WAIT_TEN_SECONDS = text("SET LOCAL lock_timeout = '10s'")
+_WAIT_AS_USUAL = text("SET LOCAL lock_timeout = 0")
 
 # An administrator whose key is bound to no project reads across all of them.
 _REACH = "CASE WHEN a.kind = 'admin' AND a.key_project IS NULL THEN 'cross_project' ELSE '' END"
@@ -55,7 +61,8 @@ async def claim_answer(
 ) -> dict[str, Any] | None:
     """Claims an idempotency key in this transaction; None when it is ours, else the answer that stands there.
 
-    While another transaction holds the same key the insert waits for its end: that is the whole protocol.
+    While another transaction holds the same key the insert waits for its end, ten seconds at most: that is the whole
+    protocol.
     """
     fresh = {"request_hash": request_hash, "created_at": now, "expires_at": expires_at}
     statement = (
@@ -68,7 +75,18 @@ async def claim_answer(
         )
         .returning(idempotency_keys.c.key_id)
     )
-    if await session.row(statement) is not None:
+    await session.execute(_WAIT_TEN_SECONDS)
+    try:
+        claimed = await session.row(statement)
+    except DBAPIError as problem:
+        if isinstance(problem.orig, psycopg.errors.LockNotAvailable):
+            raise Conflict(
+                "A request with this Idempotency-Key is still being worked on; try again in a moment.",
+                code="idempotency_in_progress",
+            ) from problem
+        raise
+    await session.execute(_WAIT_AS_USUAL)
+    if claimed is not None:
         return None
     c = idempotency_keys.c
     return await session.row(select(c.request_hash, c.status, c.body, c.sealed).where(*_at(address)))

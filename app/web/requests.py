@@ -6,13 +6,15 @@ from typing import Annotated, Any, cast
 import msgspec
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
 from litestar.enums import MediaType
 from litestar.handlers import BaseRouteHandler
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import HeaderParameter, QueryParameter, SkipValidation
 
+from app.db.database import Database
 from app.errors import BadRequest
 from app.web.auth import Access, Authenticator, Credentials, Principal, check_access, parse_credentials
-from app.web.cursors import MAX_LENGTH
+from app.web.cursors import MAX_LENGTH, CursorSigner
 from app.web.idempotency import Answer, Once, hash_request
 from app.web.inputs import invalid_body
 from app.web.rate_limits import RateLimiter
@@ -138,6 +140,11 @@ def respond(answer: Answer) -> Response[Any]:
     return Response(answer.body, status_code=answer.status, headers=headers, media_type=MediaType.JSON)
 
 
+# What handlers are given, by these names.
+Db = NamedDependency[SkipValidation[Database]]
+Who = NamedDependency[SkipValidation[Principal]]
+OnceOnly = NamedDependency[SkipValidation[Once]]
+Cursors = NamedDependency[SkipValidation[CursorSigner]]
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at the most.")]
 Cursor = Annotated[
     str | None,
