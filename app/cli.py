@@ -112,6 +112,7 @@ def _migrate_command(commands: Any) -> None:
     migrate = _command(commands, "migrate", run_migrate, "create roles and bring the schema to the newest migration")
     migrate.add_argument("--revision", default="head", metavar="R", help="stop at this migration (default: head)")
     migrate.add_argument("--downgrade", metavar="R", help="go back to this migration; `base` removes everything")
+    migrate.add_argument("--repair", action="store_true", help="put drifted policies, grants and functions right")
     migrate.add_argument("--print-roles", action="store_true", help="print the SQL that makes the roles, for a DBA")
 
 
@@ -203,8 +204,14 @@ def run_migrate(options: argparse.Namespace, settings: Settings) -> int:
         if options.downgrade:
             migrations.downgrade(migrations.migration_conninfo(ready), options.downgrade)
             say(f"the database is at migration {options.downgrade}")
-        else:
-            migrate(ready, revision=options.revision, say=say)
+            return 0
+        migrate(ready, revision=options.revision, say=say)
+        if options.repair:
+            from app.db.repair import repair
+            from app.db.schema import load_metadata
+
+            repair(migrations.migration_conninfo(ready), load_metadata())
+            say("policies, grants and functions are as this version needs them; palimpsest doctor shows what is left")
     return 0
 
 

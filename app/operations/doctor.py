@@ -119,7 +119,7 @@ async def _policies(connection: psycopg.AsyncConnection[Any]) -> Finding:
         check="role and policies",
         ok=not drift,
         found="; ".join(drift) or "exactly as this version needs them",
-        remedy="undo what was changed there; migrations do not touch what they have made once",
+        remedy="run palimpsest migrate --repair, and undo by hand what it leaves: roles, settings and what is not ours",
     )
 
 

@@ -186,3 +186,28 @@ def test_drift_while_running_shows_in_readiness(fresh_database: TestDatabase) ->
         assert answer.status_code == 503
         assert answer.json()["policies"] is False
         assert "helpful" in answer.json()["problems"][0]
+
+
+def test_what_drifted_can_be_repaired(fresh_database: TestDatabase) -> None:
+    with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
+        for statement in (
+            "ALTER TABLE gardens DISABLE ROW LEVEL SECURITY",
+            "ALTER TABLE jobs NO FORCE ROW LEVEL SECURITY",
+            "DROP POLICY jobs_app ON jobs",
+            "CREATE POLICY helpful ON memory_notes USING (true)",
+            "ALTER POLICY api_keys_app ON api_keys USING (true)",
+            f"GRANT TRUNCATE ON jobs TO {APP_ROLE}",
+            f"GRANT SELECT ON platform_keys TO {APP_ROLE}",
+            f"REVOKE SELECT ON service_secrets FROM {APP_ROLE}",
+            "ALTER FUNCTION lease_jobs RESET search_path",
+            "CREATE OR REPLACE FUNCTION list_tenants(p_after text, p_limit int) RETURNS TABLE (tenant_id text, "
+            "name text, created_at timestamptz) LANGUAGE sql SECURITY DEFINER AS $$SELECT 'x', 'y', now()$$",
+        ):
+            connection.execute(statement.encode())
+    assert serve(fresh_database.url("app"))[0] == 1
+    repaired = palimpsest("migrate", "--repair", DATABASE_MIGRATION_URL=fresh_database.url("superuser"))
+    assert repaired.returncode == 0, repaired.stderr
+    with start_service(fresh_database.url("app")):
+        pass
+    report = palimpsest("doctor", DATABASE_URL=fresh_database.url("app"))
+    assert "everything is in order" in report.stdout
