@@ -135,12 +135,12 @@ def ensure_roles(conninfo: str, *, app_conninfo: str | None = None) -> list[str]
         assert found is not None
         role, database, may_create, roles, has_vector, has_schema = found
         missing = sorted({OWNER_ROLE, APP_ROLE} - set(roles))
+        if not may_create and (missing or not has_schema):
+            raise RolesMissing(role, dba_script(database))
         if not has_vector:
             _make_extension(connection, role)
         if not missing and has_schema:
             return []
-        if not may_create:
-            raise RolesMissing(role, dba_script(database))
         return _make_roles(connection, database, role, missing, app_conninfo)
 
 
