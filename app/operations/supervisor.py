@@ -173,24 +173,32 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
             respawn_failed_workers=True,
             workers_kill_timeout=int(settings.drain_seconds) + 5,
         )
-        _stop_together(server, worker)
-        server.serve()
+        told_to_stop = _stop_together(server, worker)
+        try:
+            server.serve()
+        except SystemExit:
+            # Ctrl-C reaches the API processes too; one that ends before its parent asks it to has not failed.
+            if not told_to_stop.is_set():
+                raise
     finally:
         if worker is not None:
             worker.stop(settings.drain_seconds + 5)
 
 
-def _stop_together(server: Any, worker: "_WorkerProcess | None") -> None:
+def _stop_together(server: Any, worker: "_WorkerProcess | None") -> threading.Event:
     """From the first signal on nobody is started anew; a closed terminal (SIGHUP) means stop, not reload."""
     interrupt = server.signal_handler_interrupt
+    told = threading.Event()
 
     def stop(*arguments: Any, **options: Any) -> None:
+        told.set()
         if worker is not None:
             worker.stopping.set()
         interrupt(*arguments, **options)
 
     server.signal_handler_interrupt = stop
     server.signal_handler_reload = stop
+    return told
 
 
 class _WorkerProcess:
