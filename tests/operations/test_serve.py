@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,8 @@ import psutil
 import pytest
 
 from tests.service import RunningService, free_port, palimpsest, spawn, stop, wait_until_ready
+
+STARTED: list[RunningService] = []
 
 
 @pytest.fixture
@@ -23,6 +26,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="palimpsest-serve-"))
     folder.chmod(0o755)
     yield folder / "home"
+    for running in STARTED:
+        # One that a failed test left behind must not trouble the next.
+        if running.process.poll() is None:
+            running.process.kill()
+        running.process.wait()
+    STARTED.clear()
     ended = [item for item in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(item.info["cmdline"] or [])]
     for process in ended:
         process.kill()
@@ -34,7 +43,9 @@ def start(home: Path, port: int | None = None, **variables: str) -> RunningServi
     port = port or free_port()
     log = home.parent / f"log-{time.monotonic_ns()}"
     process = spawn("serve", log=log, PALIMPSEST_HOME=str(home), PORT=str(port), **variables)
-    return RunningService(f"http://127.0.0.1:{port}", process, log)
+    running = RunningService(f"http://127.0.0.1:{port}", process, log)
+    STARTED.append(running)
+    return running
 
 
 def ready(running: RunningService) -> RunningService:
@@ -48,6 +59,16 @@ def printed_keys(output: str) -> dict[str, str]:
 
 def family(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
+
+
+def workers_of(pid: int) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for process in family(pid):
+        # Programs that run for a moment only may be gone before they are asked.
+        with suppress(psutil.Error):
+            if process.cmdline()[-1:] == ["worker"]:
+                found.append(process)
+    return found
 
 
 @pytest.mark.slow
@@ -168,7 +189,7 @@ def test_a_worker_whose_supervisor_is_gone_ends_by_itself(home: Path) -> None:
     deadline = time.monotonic() + 30
     workers: list[psutil.Process] = []
     while not workers and time.monotonic() < deadline:
-        workers = [process for process in family(running.process.pid) if process.cmdline()[-1:] == ["worker"]]
+        workers = workers_of(running.process.pid)
         time.sleep(0.01)
     # Killed while the worker is still starting, before it could look who its parent is.
     running.process.kill()
@@ -194,17 +215,14 @@ def test_a_port_in_use_is_told_clearly(home: Path) -> None:
 def test_a_worker_runs_beside_the_api_and_is_replaced_when_it_dies(home: Path) -> None:
     running = ready(start(home))
 
-    def workers() -> list[psutil.Process]:
-        return [process for process in family(running.process.pid) if process.cmdline()[-1:] == ["worker"]]
-
     deadline = time.monotonic() + 15
     while "worker_started" not in running.output() and time.monotonic() < deadline:
         time.sleep(0.1)
-    (first,) = workers()
+    (first,) = workers_of(running.process.pid)
     first.kill()
     while running.output().count("worker_started") < 2 and time.monotonic() < deadline + 15:
         time.sleep(0.1)
-    (second,) = workers()
+    (second,) = workers_of(running.process.pid)
     assert second.pid != first.pid
     metrics = httpx.get(f"{running.url}/metrics").text
     assert 'route="/ready"' in metrics, "the API's own figures are among those of all processes"
