@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 from app.db.migrations import functions_folder
@@ -29,8 +29,6 @@ SETTINGS = """
 
 RELATIONS = """
     SELECT n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
-           EXISTS (SELECT FROM pg_attribute a
-                   WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped) AS of_tenants,
            coalesce(c.reloptions && ARRAY['security_invoker=true', 'security_invoker=on'], false) AS as_invoker,
            ARRAY(SELECT p FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) p
                  WHERE has_table_privilege(current_user, c.oid, p)
@@ -67,10 +65,11 @@ class Function:
     settings: frozenset[str]
 
 
-def wanted_functions(folder: Path | None = None) -> dict[str, Function]:
-    """The functions of this version, from their files."""
+@cache
+def wanted_functions() -> dict[str, Function]:
+    """The functions of this version, from their files; read once, since readiness asks every few seconds."""
     found: dict[str, Function] = {}
-    for path in sorted((folder or functions_folder()).glob("*.sql")):
+    for path in sorted(functions_folder().glob("*.sql")):
         head, _, rest = path.read_text().partition("AS $$")
         settings = re.findall(r"^SET (\w+) = (.+)$", head, flags=re.MULTILINE)
         found[path.stem] = Function(
