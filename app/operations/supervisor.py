@@ -156,7 +156,8 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
     # The owner's address is for this process alone, and for no longer than it took to migrate.
     os.environ.pop("DATABASE_MIGRATION_URL", None)
     os.environ[PARENT] = str(os.getpid())
-    worker = _WorkerProcess(say) if with_worker else None
+    stopping = _Stopping()
+    worker = _WorkerProcess(say, stopping) if with_worker else None
     try:
         if worker is not None:
             worker.start()
@@ -173,39 +174,52 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
             respawn_failed_workers=True,
             workers_kill_timeout=int(settings.drain_seconds) + 5,
         )
-        told_to_stop = _stop_together(server, worker)
+        _stop_together(server, worker, stopping)
         try:
             server.serve()
         except SystemExit:
             # Ctrl-C reaches the API processes too; one that ends before its parent asks it to has not failed.
-            if not told_to_stop.is_set():
+            if not stopping.told:
                 raise
     finally:
         if worker is not None:
             worker.stop(settings.drain_seconds + 5)
 
 
-def _stop_together(server: Any, worker: "_WorkerProcess | None") -> threading.Event:
+class _Stopping:
+    """Whether a signal has told the service to stop: a plain flag, since a signal handler must not take locks."""
+
+    told = False
+
+
+def _stop_together(server: Any, worker: "_WorkerProcess | None", stopping: _Stopping) -> None:
     """From the first signal on nobody is started anew; a closed terminal (SIGHUP) means stop, not reload."""
     interrupt = server.signal_handler_interrupt
-    told = threading.Event()
 
-    def stop(*arguments: Any, **options: Any) -> None:
-        told.set()
+    def finish() -> None:
         if worker is not None:
             worker.stopping.set()
-        interrupt(*arguments, **options)
+        interrupt()
+
+    def stop(*_: Any) -> None:
+        # A handler runs between any two steps of the main thread, of an earlier handler too, which may hold the very
+        # lock it would wait for: whatever takes one happens on a thread of its own, and only once.
+        if stopping.told:
+            return
+        stopping.told = True
+        server.interrupt_signal = True
+        threading.Thread(target=finish).start()
 
     server.signal_handler_interrupt = stop
     server.signal_handler_reload = stop
-    return told
 
 
 class _WorkerProcess:
     """The worker beside the API, started again if it dies."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, service: _Stopping) -> None:
         self._say = say
+        self._service = service
         self._process: subprocess.Popen[bytes] | None = None
         self.stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -219,7 +233,7 @@ class _WorkerProcess:
 
     def _watch(self) -> None:
         pause = FIRST_RESPAWN_SECONDS
-        while not self.stopping.wait(pause):
+        while not self.stopping.wait(pause) and not self._service.told:
             if self._process is None or self._process.poll() is None:
                 pause = FIRST_RESPAWN_SECONDS
                 continue
@@ -257,6 +271,9 @@ def watch_parent() -> None:
 
 def api() -> Edge:
     """What each API process loads."""
+    # Ctrl-C goes to the whole group of the terminal, and a second signal while the server acts on the first can lock
+    # it up. In a group of its own a process hears of the end from its parent alone, once.
+    os.setpgid(0, 0)
     if sys.platform == "linux":
         # At once, so that nobody is left on the port; only for processes the main thread starts, since the signal
         # comes when that thread ends.
