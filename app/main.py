@@ -17,6 +17,7 @@ from app.db.database import Database
 from app.db.migrations import head_revision
 from app.db.schema import load_metadata
 from app.errors import AppError, ConfigError, StartupError
+from app.facts.routes import router as facts_router
 from app.jobs.registry import Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
@@ -125,7 +126,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     }
     api = Router(
         path="/v1",
-        route_handlers=[tenancy_router, notes_router, jobs_router],
+        route_handlers=[tenancy_router, notes_router, facts_router, jobs_router],
         guards=[guard(authenticator, limiter, usage.note)],
         dependencies={
             "who": Provide(provide_who, sync_to_thread=False),

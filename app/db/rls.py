@@ -43,6 +43,10 @@ class Rule(StrEnum):
     MEMORY = "memory"
     """As PROJECT, less other agents' private rows, gardens one is no member of, and what is suppressed; with reach
     cross_project what is shared in other projects can be read too."""
+    NAMES = "names"
+    """As REACH, less what is suppressed."""
+    VOCABULARY = "vocabulary"
+    """As REACH, and what belongs to every project of the tenant."""
 
 
 EXPRESSIONS: dict[Rule, str] = {
@@ -50,11 +54,14 @@ EXPRESSIONS: dict[Rule, str] = {
     Rule.PROJECT: f"({_TENANT} AND {_PROJECT})",
     Rule.REACH: f"({_TENANT} AND ({_PROJECT} OR {_REACH}))",
     Rule.MEMORY: f"({_TENANT} AND ({_PROJECT} OR {_CROSS}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION})",
+    Rule.NAMES: f"({_TENANT} AND ({_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
+    Rule.VOCABULARY: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}))",
 }
 # What may be written, where that differs from what may be seen.
 CHECKS: dict[Rule, str] = {
     **EXPRESSIONS,
     Rule.MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
+    Rule.NAMES: f"({_TENANT} AND {_PROJECT})",
 }
 
 

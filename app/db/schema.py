@@ -7,7 +7,15 @@ from sqlalchemy import MetaData
 from app.db.metadata import metadata
 
 # By name: the rooms stand above this package and must not be imported from it directly.
-TABLE_MODULES = ("app.tenancy.tables", "app.web.tables", "app.jobs.tables", "app.notes.tables")
+TABLE_MODULES = (
+    "app.tenancy.tables",
+    "app.web.tables",
+    "app.jobs.tables",
+    "app.notes.tables",
+    "app.facts.tables",
+    "app.history.tables",
+    "app.recall.tables",
+)
 
 
 def load_metadata() -> MetaData:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+from app.web.batches import ItemError
 
 NoteType = Literal[
     "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk"
@@ -92,12 +93,6 @@ class NoteBatch(Create, frozen=True, kw_only=True):
     """Up to 1,000, each as the body of POST /v1/notes."""
     atomic: bool = True
     """Any error, and nothing is written; false: each on its own, with a result for each."""
-
-
-class ItemError(Read, frozen=True, kw_only=True):
-    code: str
-    message: str
-    details: dict[str, Any]
 
 
 class NoteResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

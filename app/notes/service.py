@@ -14,7 +14,6 @@ from app.notes.content import normalize_content
 from app.notes.schemas import (
     HistoryList,
     HistoryRead,
-    ItemError,
     NoteBatch,
     NoteBatchDone,
     NoteCreate,
@@ -28,12 +27,12 @@ from app.notes.schemas import (
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
 from app.web.auth import Principal, new_id, require_project
+from app.web.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.web.idempotency import Answer, Once
-from app.web.inputs import as_utc, invalid_body
+from app.web.inputs import as_utc
 from app.web.pages import Page
 
 MAX_CONTENT_BYTES = 64 * 1024
-MAX_BATCH = 1000
 RECOVERABLE = timedelta(days=30)
 
 
@@ -51,16 +50,15 @@ async def create_note(db: Database, who: Principal, *, data: NoteCreate, once: O
 
 async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: Once) -> Answer:
     """Stores up to 1,000 notes: all or none, or each on its own."""
-    if len(data.notes) > MAX_BATCH:
-        raise BadRequest(f"notes: at most {MAX_BATCH} at once.", code="batch_too_large")
+    check_size(data.notes, "notes")
     rows: dict[int, Row] = {}
     errors: dict[int, AppError] = {}
     for index, item in enumerate(data.notes):
         try:
-            rows[index] = _new_row(who, _convert(item))
+            rows[index] = _new_row(who, convert_item(item, NoteCreate))
         except AppError as problem:
             errors[index] = problem
-    _stop_if_atomic(data, errors)
+    stop_if_atomic("notes", atomic=data.atomic, errors=errors)
     async with once.tenant(db, who) as step:
         if step.stored:
             return step.stored
@@ -70,32 +68,15 @@ async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: O
             except AppError as problem:
                 errors[index] = problem
                 del rows[index]
-        _stop_if_atomic(data, errors)
+        stop_if_atomic("notes", atomic=data.atomic, errors=errors)
         stored = dict(zip(rows, await _store(step.session, who, list(rows.values())), strict=True))
         results = [_result(index, stored, errors) for index in range(len(data.notes))]
         return await step.answer(200, NoteBatchDone(results=results))
 
 
-def _convert(item: dict[str, Any]) -> NoteCreate:
-    try:
-        return msgspec.convert(item, NoteCreate)
-    except msgspec.ValidationError as problem:
-        raise invalid_body(problem) from problem
-
-
-def _stop_if_atomic(data: NoteBatch, errors: dict[int, AppError]) -> None:
-    if data.atomic and errors:
-        index, problem = min(errors.items())
-        problem.message = f"notes[{index}]: {problem.message}"
-        problem.details = {**problem.details, "index": index}
-        raise problem
-
-
 def _result(index: int, stored: dict[int, tuple[Row, bool]], errors: dict[int, AppError]) -> NoteResult:
     if index in errors:
-        problem = errors[index]
-        error = ItemError(code=problem.code, message=problem.message, details=problem.details)
-        return NoteResult(index=index, error=error)
+        return NoteResult(index=index, error=item_error(errors[index]))
     note, created = stored[index]
     return NoteResult(index=index, outcome="created" if created else "deduplicated", note=_present(note))
 

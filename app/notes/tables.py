@@ -111,3 +111,23 @@ memory_history = Table(
     Index("memory_history_note_idx", "tenant_id", "note_id", "history_id"),
     info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT"},
 )
+
+# Which notes speak of which entity; ids only, and both ends carry their own policy.
+note_entity_mentions = Table(
+    "note_entity_mentions",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("note_id", Uuid(as_uuid=False), nullable=False),
+    Column("entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "note_id", "entity_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
+    ),
+    ForeignKeyConstraint(
+        ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
+    ),
+    Index("note_entity_mentions_entity_idx", "tenant_id", "entity_id", "note_id"),
+    info={"rls": Rule.REACH, "grants": "SELECT"},
+)

@@ -69,6 +69,11 @@ class Once:
         self._request_hash = request_hash
         self._secret = secret
 
+    @property
+    def has_key(self) -> bool:
+        """Whether the caller sent an Idempotency-Key."""
+        return self._key is not None
+
     @asynccontextmanager
     async def tenant(self, db: Database, scope: Scope, *, sealed: bool = False) -> AsyncGenerator[Step]:
         """A transaction in `scope` that runs once for one Idempotency-Key.

@@ -47,6 +47,21 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "deleted_at": None,
         "extraction_status": "none",
     },
+    "graph_entities": {"merged_into": None, "suppression": 0},
+    "graph_entity_aliases": {"suppression": 0},
+    "graph_predicates": {"cardinality": "multi", "status": "pending"},
+    "graph_facts": {
+        "scope": "project_shared",
+        "garden_id": None,
+        "object_value": None,
+        "value_type": "entity",
+        "suppression": 0,
+        "valid_to": None,
+        "retracted_at": None,
+    },
+    "fact_conflicts": {"status": "open"},
+    "fact_retractions": {"kind": "retracted"},
+    "entity_edges": {"scope": "project_shared", "garden_id": None, "suppression": 0},
     "jobs": {"status": "pending", "kind": "embed", "lease_owner": None, "max_attempts": 5},
 }
 BY_TYPE: dict[str, Any] = {

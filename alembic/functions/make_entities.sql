@@ -1,0 +1,35 @@
+-- Makes those of the named entities that are wanted and not there, fills in a kind nobody knew, and answers the ids by
+-- reference. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION make_entities(p_tenant text, p_project text, p_names json, p_known uuid[], p_wanted int[])
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_known uuid[] := p_known;
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    IF EXISTS (SELECT FROM unnest(p_wanted) w(ref) WHERE p_known[w.ref] IS NULL) THEN
+        -- In the order of names, so that two writers of the same new names wait and do not block each other.
+        INSERT INTO graph_entities (tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at,
+                                    updated_at)
+        SELECT p_tenant, n.new_id, p_project, n.canonical, n.norm, n.kind, v_now, v_now
+        FROM json_to_recordset(p_names) AS n(ref int, new_id uuid, norm text, canonical text, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE p_known[n.ref] IS NULL
+        ORDER BY n.norm COLLATE "C"
+        ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING;
+        SELECT array_agg(coalesce(p_known[n.ref], e.merged_into, e.entity_id) ORDER BY n.ref) INTO v_known
+        FROM json_to_recordset(p_names) AS n(ref int, norm text)
+        LEFT JOIN graph_entities e
+          ON p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
+          AND e.canonical_norm = n.norm;
+    END IF;
+    UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
+    FROM json_to_recordset(p_names) AS n(ref int, kind text)
+    JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+    WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL;
+    RETURN v_known;
+END
+$$;

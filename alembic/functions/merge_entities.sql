@@ -1,0 +1,105 @@
+-- Makes one entity of two: facts, edges, mentions and aliases of p_from become those of p_into, whose name it keeps as
+-- an alias; p_from itself stays as a signpost. Beliefs that are now the same fold into one fact with the evidence of
+-- both; timelines that are now one are put in order. One transaction, one line in the audit log.
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text, p_reason text)
+RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_names int;
+    v_now timestamptz;
+    v_moved bigint;
+    v_folded bigint;
+BEGIN
+    SELECT count(*) INTO v_names FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    IF p_from = p_into OR v_names < 2 THEN
+        RETURN QUERY
+        SELECT CASE WHEN p_from = p_into THEN 'same_entity' ELSE 'entity_not_found' END, 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    -- Those who write by these predicates finish first; then nobody can write about either entity.
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
+        SELECT f.predicate_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)))
+    ORDER BY p.predicate_id FOR KEY SHARE;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
+        RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    -- The subjects of facts that point to either, so that their timelines hold still.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
+        SELECT f.subject_entity_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
+    ORDER BY e.entity_id FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, p_from, p_into, v_now);
+
+    -- Values in words that stood on two entities contradict each other on one.
+    INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
+    SELECT v_tenant, v_project, make_id(), a.fact_id, b.fact_id, v_now
+    FROM graph_facts a
+    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = a.predicate_id AND p.status = 'pending'
+    JOIN graph_facts b ON b.tenant_id = v_tenant AND b.project_id = v_project AND b.subject_entity_id = p_from
+        AND b.predicate_id = a.predicate_id AND b.scope = a.scope AND b.owner_key = a.owner_key
+        AND b.object_hash <> a.object_hash AND b.valid_from < a.valid_until AND b.valid_until > a.valid_from
+    WHERE a.tenant_id = v_tenant AND a.project_id = v_project AND a.subject_entity_id = p_into
+      AND a.retracted_at IS NULL AND b.retracted_at IS NULL AND a.object_value IS NOT NULL
+      AND b.object_value IS NOT NULL AND a.confidence > 0 AND b.confidence > 0
+    ON CONFLICT DO NOTHING;
+
+    UPDATE graph_facts f
+    SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
+        object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
+        object_hash = CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END,
+        updated_at = v_now
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    GET DIAGNOSTICS v_moved = ROW_COUNT;
+    UPDATE entity_edges x
+    SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
+        object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
+    WHERE x.tenant_id = v_tenant AND x.project_id = v_project
+      AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at
+    FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+
+    DELETE FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = p_from AND (
+        EXISTS (SELECT FROM graph_entity_aliases b
+                WHERE b.tenant_id = v_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm)
+        OR EXISTS (SELECT FROM graph_entities e
+                   WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND e.canonical_norm = a.alias_norm));
+    UPDATE graph_entity_aliases a SET entity_id = p_into WHERE a.tenant_id = v_tenant AND a.entity_id = p_from;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    SELECT v_tenant, make_id(), v_project, p_into, e.canonical, e.canonical_norm, v_now
+    FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = p_from
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    UPDATE graph_entities e SET merged_into = p_into, updated_at = v_now
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
+    UPDATE graph_entities e SET kind = coalesce(e.kind, o.kind), updated_at = v_now
+    FROM graph_entities o
+    WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
+
+    INSERT INTO audit_log (tenant_id, event_id, project_id, event_type, key_id, agent_id, details, created_at)
+    VALUES (v_tenant, make_id(), v_project, 'admin_action', p_key, v_agent,
+            jsonb_build_object('action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved,
+                               'facts_folded', v_folded, 'reason', p_reason),
+            v_now);
+    RETURN QUERY SELECT NULL::text, v_moved, v_folded;
+END
+$$;

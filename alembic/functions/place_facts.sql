@@ -1,0 +1,212 @@
+-- Puts drafts where they belong and answers what came of each. The writer holds the locks of their timelines.
+-- A belief is (scope, owner, subject, predicate, object); its live facts never overlap. Asserted again, what is held
+-- already is confirmed, and what is new of its time is added: before it as another fact, after it by moving its end.
+-- Where the predicate is single and active (mode 2) all values share one timeline: the value before ends where the new
+-- one starts, the new one ends where the next one starts, an equal start replaces. Where it is pending, a second value
+-- in words (mode 1) is kept and the conflict recorded.
+-- Runs with the rights of its caller, who is write_facts.
+CREATE OR REPLACE FUNCTION place_facts(
+    p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_evidence json, p_derived json)
+RETURNS fact_step[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_turns int;
+    v_turn fact_draft[];
+    v_steps fact_step[];
+    v_all fact_step[] := '{}';
+BEGIN
+    SELECT max(d.turn) INTO v_turns FROM unnest(p_drafts) d;
+    FOR v_number IN 1 .. v_turns LOOP
+        IF v_turns = 1 THEN
+            v_turn := p_drafts;
+        ELSE
+            SELECT array_agg(d) INTO v_turn FROM unnest(p_drafts) d WHERE d.turn = v_number;
+        END IF;
+
+        -- What stands at the draft's place: the same belief, another value, the next one after it.
+        SELECT array_agg(ROW(
+            d.idx, coalesce(same.fact_id, d.fact_id), same.fact_id IS NULL,
+            least(coalesce(d.valid_to, 'infinity'), next.valid_from), same.valid_until,
+            other.fact_id, other.valid_from, other.valid_to, next.fact_id,
+            d.mode <> 2 AND d.timed AND next.valid_until < coalesce(d.valid_to, 'infinity'))::fact_step)
+        INTO v_steps
+        FROM unnest(v_turn) d
+        LEFT JOIN LATERAL (
+            SELECT x.fact_id, x.valid_until FROM (
+                SELECT f.fact_id, f.valid_until FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = d.subject_id
+                  AND f.predicate_id = d.predicate_id AND f.object_hash = d.object_hash AND f.valid_from <= d.valid_from
+                  AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                ORDER BY f.valid_from DESC LIMIT 1
+            ) x WHERE x.valid_until > d.valid_from
+        ) same ON true
+        LEFT JOIN LATERAL (
+            SELECT x.* FROM (
+                SELECT f.fact_id, f.valid_from, f.valid_to, f.valid_until, f.object_hash FROM graph_facts f
+                WHERE d.mode = 2 AND f.tenant_id = p_tenant AND f.project_id = p_project
+                  AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
+                  AND f.valid_from <= d.valid_from
+                  AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                ORDER BY f.valid_from DESC LIMIT 1
+            ) x WHERE x.valid_until > d.valid_from AND x.object_hash <> d.object_hash
+        ) other ON true
+        LEFT JOIN LATERAL (
+            SELECT f.fact_id, f.valid_from, f.valid_until FROM graph_facts f
+            WHERE d.mode = 2 AND f.tenant_id = p_tenant AND f.project_id = p_project
+              AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
+              AND f.valid_from > d.valid_from
+              AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+            ORDER BY f.valid_from LIMIT 1
+        ) next_value ON true
+        LEFT JOIN LATERAL (
+            SELECT f.fact_id, f.valid_from, f.valid_until FROM graph_facts f
+            WHERE d.mode <> 2 AND f.tenant_id = p_tenant AND f.project_id = p_project
+              AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
+              AND f.object_hash = d.object_hash AND f.valid_from > d.valid_from
+              AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+            ORDER BY f.valid_from LIMIT 1
+        ) next_same ON true
+        CROSS JOIN LATERAL (
+            SELECT coalesce(next_value.fact_id, next_same.fact_id) AS fact_id,
+                   coalesce(next_value.valid_from, next_same.valid_from) AS valid_from,
+                   coalesce(next_value.valid_until, next_same.valid_until) AS valid_until
+        ) next;
+
+        -- The value before: ended where the new one starts, or taken back where both start at once.
+        IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.other_id IS NOT NULL) THEN
+            PERFORM move_ends(p_tenant, p_project, array_agg(w.other_id), array_agg(d.valid_from),
+                              array_agg(d.created_at))
+            FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+            WHERE w.other_from < d.valid_from;
+            PERFORM take_back(p_tenant, p_project, p_agent, array_agg(w.other_id), 'corrected', NULL,
+                              array_agg(d.created_at))
+            FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+            WHERE w.other_from = d.valid_from;
+        END IF;
+
+        INSERT INTO graph_facts (
+            tenant_id, fact_id, project_id, agent_id, scope, garden_id, owner_key, subject_entity_id, predicate,
+            predicate_id, object_entity_id, object_value, object_hash, value_type, confidence, source, source_trust,
+            fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at)
+        SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id, d.predicate,
+               d.predicate_id, d.object_id, d.value, d.object_hash, d.value_type, d.confidence, d.source,
+               d.source_trust,
+               hash_fact(d.confidence, s.canonical_norm, p.canonical, d.scope, d.source, d.valid_from,
+                         CASE WHEN d.object_id IS NULL THEN d.value_type ELSE 'ref' END,
+                         CASE WHEN d.object_id IS NULL THEN d.value_json ELSE to_json(o.canonical_norm)::text END),
+               d.hlc, d.mode = 2, d.suppression, d.valid_from, nullif(w.ends, 'infinity'), d.created_at, d.created_at,
+               CASE WHEN w.ends < 'infinity' THEN d.created_at END
+        FROM unnest(v_steps) w
+        JOIN unnest(v_turn) d ON d.idx = w.idx
+        JOIN graph_entities s ON s.tenant_id = p_tenant AND s.entity_id = d.subject_id
+        JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = d.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = p_tenant AND o.entity_id = d.object_id
+        WHERE w.is_new;
+
+        INSERT INTO entity_edges (
+            tenant_id, edge_id, project_id, agent_id, scope, garden_id, owner_key, subject_entity_id, predicate_id,
+            object_entity_id, confidence, source_trust, valid_from, valid_to, created_at, closed_at, suppression)
+        SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id,
+               d.predicate_id, d.object_id, d.confidence, d.source_trust, d.valid_from, nullif(w.ends, 'infinity'),
+               d.created_at, CASE WHEN w.ends < 'infinity' THEN d.created_at END, d.suppression
+        FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+        WHERE w.is_new AND d.object_id IS NOT NULL;
+
+        -- The chain of a timeline: from what was there to the new one, from the new one to what comes next.
+        INSERT INTO graph_fact_supersessions (
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at
+        FROM unnest(v_steps) w
+        JOIN unnest(v_turn) d ON d.idx = w.idx
+        CROSS JOIN LATERAL (
+            VALUES (w.other_id, w.fact_id, d.valid_from),
+                   (w.fact_id, CASE WHEN d.mode = 2 AND w.ends IS DISTINCT FROM d.valid_to THEN w.next_id END, w.ends)
+        ) x(older, newer, at)
+        WHERE w.is_new AND x.older IS NOT NULL AND x.newer IS NOT NULL
+        ON CONFLICT DO NOTHING;
+
+        -- Said again: one more mention, the running mean of confidence, and perhaps a later end.
+        IF EXISTS (SELECT FROM unnest(v_steps) w WHERE NOT w.is_new) THEN
+            UPDATE graph_facts f
+            SET mentions = f.mentions + 1, updated_at = d.created_at,
+                confidence = least(1, (f.confidence * f.mentions + d.confidence) / (f.mentions + 1))
+            FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+            WHERE NOT w.is_new AND f.tenant_id = p_tenant AND f.fact_id = w.fact_id;
+            UPDATE entity_edges x SET confidence = f.confidence
+            FROM unnest(v_steps) w JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = w.fact_id
+            WHERE NOT w.is_new AND x.tenant_id = p_tenant AND x.edge_id = w.fact_id;
+            PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
+            FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+            WHERE NOT w.is_new AND d.timed AND w.ends > w.held_until;
+        END IF;
+        IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.stretches) THEN
+            -- The draft reaches over later facts of its belief: each of those lasts until the one after it.
+            PERFORM move_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at))
+            FROM (
+                SELECT f.fact_id, f.valid_until, d.created_at AS at,
+                       least(coalesce(d.valid_to, 'infinity'),
+                             lead(f.valid_from) OVER (PARTITION BY d.idx ORDER BY f.valid_from)) AS ends
+                FROM unnest(v_steps) w
+                JOIN unnest(v_turn) d ON d.idx = w.idx
+                JOIN graph_facts f ON f.tenant_id = p_tenant AND f.project_id = p_project
+                    AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
+                    AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
+                    AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                WHERE w.stretches
+            ) x WHERE x.ends > x.valid_until;
+        END IF;
+
+        IF EXISTS (SELECT FROM unnest(v_turn) d WHERE d.mode = 1) THEN
+            INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
+            SELECT p_tenant, p_project, make_id(), x.fact_id, f.fact_id, d.created_at
+            FROM unnest(v_steps) w
+            JOIN unnest(v_turn) d ON d.idx = w.idx AND d.mode = 1 AND d.confidence > 0
+            JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = w.fact_id
+            CROSS JOIN LATERAL (
+                SELECT g.fact_id FROM graph_facts g
+                WHERE g.tenant_id = p_tenant AND g.project_id = p_project AND g.subject_entity_id = d.subject_id
+                  AND g.predicate_id = d.predicate_id AND g.valid_from < f.valid_until
+                  AND g.valid_until > f.valid_from AND g.scope = d.scope AND g.owner_key = d.owner_key
+                  AND g.retracted_at IS NULL AND g.object_value IS NOT NULL AND g.object_hash <> d.object_hash
+                  AND g.confidence > 0
+                ORDER BY g.valid_from DESC, g.fact_id LIMIT 20
+            ) x
+            WHERE NOT EXISTS (SELECT FROM fact_conflicts c
+                              WHERE c.tenant_id = p_tenant AND c.fact_a = f.fact_id AND c.fact_b = x.fact_id)
+            ON CONFLICT DO NOTHING;
+        END IF;
+        v_all := v_all || v_steps;
+    END LOOP;
+
+    IF json_array_length(p_evidence) > 0 THEN
+        INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at)
+        SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at)
+        FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
+        JOIN unnest(v_all) w ON w.idx = v.idx
+        JOIN unnest(p_drafts) d ON d.idx = v.idx
+        GROUP BY w.fact_id, v.note_id
+        ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
+        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
+        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at
+        FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
+        JOIN unnest(p_drafts) d ON d.idx = v.idx
+        CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
+        WHERE x.entity_id IS NOT NULL
+        ORDER BY v.note_id, x.entity_id
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF json_array_length(p_derived) > 0 THEN
+        -- What a fact came from is fixed when it is made.
+        INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, created_at)
+        SELECT DISTINCT p_tenant, p_project, w.fact_id, decode(v.hash, 'hex'), d.created_at
+        FROM json_to_recordset(p_derived) AS v(idx int, hash text)
+        JOIN unnest(v_all) w ON w.idx = v.idx AND w.is_new
+        JOIN unnest(p_drafts) d ON d.idx = v.idx
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN v_all;
+END
+$$;

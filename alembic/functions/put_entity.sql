@@ -1,0 +1,42 @@
+-- Makes an entity, or finds the one of that name and gives it the kind and the aliases that were said; answers its id.
+-- Of the owner: a name may be taken by an entity that a policy hides.
+CREATE OR REPLACE FUNCTION put_entity(
+    p_id uuid, p_canonical text, p_norm text, p_kind text, p_aliases json)
+RETURNS TABLE (entity_id uuid, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_id uuid;
+    v_created boolean;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'put_entity needs a scope with tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    INSERT INTO graph_entities (
+        tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at, updated_at)
+    VALUES (v_tenant, p_id, v_project, p_canonical, p_norm, p_kind, v_now, v_now)
+    ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING
+    RETURNING entity_id INTO v_id;
+    v_created := v_id IS NOT NULL;
+    IF NOT v_created THEN
+        SELECT coalesce(e.merged_into, e.entity_id) INTO v_id FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.canonical_norm = p_norm;
+        UPDATE graph_entities e SET kind = p_kind, updated_at = v_now
+        WHERE p_kind IS NOT NULL AND e.tenant_id = v_tenant AND e.entity_id = v_id AND e.kind IS DISTINCT FROM p_kind;
+    END IF;
+    INSERT INTO graph_entity_aliases (
+        tenant_id, alias_id, project_id, entity_id, alias, alias_norm, suppression, created_at)
+    SELECT v_tenant, a.new_id, v_project, v_id, a.alias, a.norm, e.suppression, v_now
+    FROM json_to_recordset(p_aliases) AS a(new_id uuid, alias text, norm text)
+    JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = v_id
+    WHERE a.norm <> e.canonical_norm
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    RETURN QUERY SELECT v_id, v_created;
+END
+$$;

@@ -1,0 +1,53 @@
+-- Takes back facts the caller can see: those named by id, or all under a subject, a predicate and a scope.
+-- In a garden only its writers may (p_admin: the caller is an administrator, who is one everywhere).
+CREATE OR REPLACE FUNCTION retract_facts(
+    p_facts uuid[], p_subject uuid, p_predicate uuid, p_scope text, p_reason text, p_admin boolean)
+RETURNS TABLE (fact_id uuid, refused text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_facts uuid[];
+    v_refused uuid[];
+    v_now timestamptz;
+BEGIN
+    SELECT array_agg(f.fact_id) FILTER (WHERE g.writes), array_agg(f.fact_id) FILTER (WHERE NOT g.writes)
+    INTO v_facts, v_refused
+    FROM graph_facts f
+    CROSS JOIN LATERAL (
+        SELECT f.garden_id IS NULL OR p_admin OR EXISTS (
+            SELECT FROM garden_members m WHERE m.tenant_id = v_tenant AND m.garden_id = f.garden_id
+              AND m.agent_id = v_agent AND m.role IN ('admin', 'writer')) AS writes
+    ) g
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.fact_id = ANY (p_facts)
+           OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate AND f.scope = p_scope
+               AND f.retracted_at IS NULL))
+      AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
+      AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
+        SELECT f.predicate_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
+    ORDER BY p.predicate_id FOR KEY SHARE;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
+        SELECT f.subject_entity_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
+    ORDER BY e.entity_id FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
+    PERFORM take_back(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
+                      array_agg(v_now))
+    FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at IS NULL;
+    RETURN QUERY
+    SELECT f.fact_id, CASE WHEN f.retracted_at < v_now THEN 'already_retracted' END
+    FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
+    UNION ALL
+    SELECT u.fact_id, 'garden_forbidden' FROM unnest(v_refused) u(fact_id);
+END
+$$;

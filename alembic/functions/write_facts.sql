@@ -1,0 +1,175 @@
+-- Writes facts, one or a thousand, in one call: resolves or makes the entities and predicates they name, and puts each
+-- where it belongs. Answers a row for each, in order. When one is refused and p_atomic, nothing is written.
+-- Of the owner, because what a policy hides still counts here; the scope comes from the settings and from nowhere else.
+-- Locks, always in this order: new names, predicates (against a change of cardinality), subjects by id, objects.
+CREATE OR REPLACE FUNCTION write_facts(
+    p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean)
+RETURNS TABLE (
+    idx int, refused text, field text, candidates uuid[], outcome text, superseded uuid[], conflicts uuid[],
+    fact_id uuid, subject_id uuid, subject_name text, subject_kind text, predicate_id uuid, predicate_name text,
+    predicate_status text, predicate_cardinality text, object_id uuid, object_name text, object_kind text,
+    object_value text, value_type text, scope text, garden_id uuid, agent_id text, source text,
+    source_trust double precision, confidence double precision, valid_from timestamptz, valid_to timestamptz,
+    created_at timestamptz, closed_at timestamptz, retracted_at timestamptz, contradicted boolean, evidence uuid[],
+    derived_from text[], fact_hash text, mentions int)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_entities uuid[];
+    v_states text[];
+    v_ambiguous jsonb;
+    v_predicates uuid[];
+    v_drafts fact_draft[];
+    v_good fact_draft[];
+    v_placed fact_draft[];
+    v_steps fact_step[] := '{}';
+    v_now timestamptz;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'write_facts needs a scope with tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+
+    -- 1. What is meant, and what is refused, before anything is made.
+    SELECT array_agg(r.entity_id ORDER BY r.ref), array_agg(r.state ORDER BY r.ref),
+           jsonb_object_agg(r.ref, r.candidates) FILTER (WHERE r.state = 'ambiguous')
+    INTO v_entities, v_states, v_ambiguous
+    FROM resolve_entities(v_tenant, v_project, p_entities) r;
+
+    WITH predicate AS (
+        SELECT n.ref, r.predicate_id, r.status, n.norm
+        FROM json_to_recordset(p_predicates) AS n(ref int, norm text)
+        JOIN resolve_predicates(v_tenant, v_project, p_predicates) r ON r.ref = n.ref
+    ), cited AS (
+        SELECT v.idx, (array_agg(v.note_id ORDER BY v.at))[1] AS first_note,
+               min(v.at) FILTER (WHERE n.note_id IS NULL) AS missing
+        FROM json_to_recordset(p_evidence) AS v(idx int, at int, note_id uuid)
+        LEFT JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = v.note_id AND n.project_id = v_project
+            AND n.deleted_at IS NULL AND n.suppression = 0
+            AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
+            AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+        GROUP BY v.idx
+    )
+    SELECT array_agg(ROW(
+        d.idx, d.fact_id, d.s, d.p, d.o, NULL, NULL, NULL, d.predicate, d.value, d.value_type, d.value_json,
+        d.object_hash, d.scope, d.owner_key, d.garden_id, d.confidence, d.source, d.source_trust, d.hlc, d.valid_from,
+        d.valid_to, d.valid_from IS NOT NULL OR d.valid_to IS NOT NULL, NULL, NULL, NULL, NULL, c.first_note,
+        f.refused, CASE f.refused
+            WHEN 'predicate_not_found' THEN 'predicate'
+            WHEN 'predicate_deprecated' THEN 'predicate'
+            WHEN 'note_not_found' THEN 'evidence[' || c.missing || ']'
+            WHEN 'garden_forbidden' THEN 'garden_id'
+            ELSE CASE WHEN v_states[d.s] IN ('unknown', 'ambiguous') THEN 'subject' ELSE 'object' END
+        END)::fact_draft ORDER BY d.idx)
+    INTO v_drafts
+    FROM json_populate_recordset(NULL::fact_draft, p_facts) d
+    JOIN predicate r ON r.ref = d.p
+    LEFT JOIN cited c ON c.idx = d.idx
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN v_states[d.s] = 'unknown' THEN 'entity_not_found'
+            WHEN v_states[d.s] = 'ambiguous' THEN 'entity_ambiguous'
+            WHEN v_states[d.o] = 'unknown' THEN 'entity_not_found'
+            WHEN v_states[d.o] = 'ambiguous' THEN 'entity_ambiguous'
+            WHEN r.predicate_id IS NULL AND r.norm IS NULL THEN 'predicate_not_found'
+            WHEN r.status = 'deprecated' THEN 'predicate_deprecated'
+            WHEN c.missing IS NOT NULL THEN 'note_not_found'
+            WHEN d.garden_id IS NOT NULL AND d.garden_id <> ALL (v_gardens) THEN 'garden_forbidden'
+        END AS refused
+    ) f;
+    SELECT array_agg(d ORDER BY d.idx) INTO v_good FROM unnest(v_drafts) d WHERE d.refused IS NULL;
+
+    IF cardinality(v_good) > 0 AND NOT (p_atomic AND cardinality(v_good) < cardinality(v_drafts)) THEN
+        -- 2. Names that are new.
+        v_entities := make_entities(v_tenant, v_project, p_entities, v_entities,
+            ARRAY(SELECT d.s FROM unnest(v_good) d UNION SELECT d.o FROM unnest(v_good) d WHERE d.o IS NOT NULL));
+        v_predicates := make_predicates(v_tenant, v_project, p_predicates,
+            ARRAY(SELECT DISTINCT d.p FROM unnest(v_good) d));
+
+        -- 3. Locks: a predicate whose cardinality is about to change, an entity about to be merged, is waited for.
+        PERFORM FROM graph_predicates p
+        WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
+        ORDER BY p.predicate_id FOR KEY SHARE;
+        PERFORM FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (ARRAY(SELECT v_entities[d.s] FROM unnest(v_good) d))
+        ORDER BY e.entity_id FOR NO KEY UPDATE;
+        IF EXISTS (SELECT FROM unnest(v_good) d WHERE d.o IS NOT NULL) THEN
+            PERFORM FROM graph_entities e
+            WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (ARRAY(SELECT v_entities[d.o] FROM unnest(v_good) d))
+            ORDER BY e.entity_id FOR KEY SHARE;
+        END IF;
+
+        -- 4. One clock for all that follows, read when nobody else can write these timelines. Each draft is a
+        -- microsecond later than the one before it, so that two in one batch are as two in a row. Those of one
+        -- timeline, or of one belief where values stand side by side, take turns; the others go together.
+        v_now := clock_timestamp();
+        SELECT array_agg(ROW(
+            t.idx, t.fact_id, t.s, t.p, t.o, t.subject_now, t.predicate_now, t.object_now, t.predicate, t.value,
+            t.value_type, t.value_json, t.hash_now, t.scope, t.owner_key, t.garden_id, t.confidence, t.source,
+            t.source_trust, t.hlc, coalesce(t.valid_from, t.moment), t.valid_to, t.timed, t.moment, t.mode_now,
+            t.hidden, t.turn_now, t.note_id, NULL, NULL)::fact_draft)
+        INTO v_placed
+        FROM (
+          SELECT u.*, row_number() OVER (PARTITION BY u.scope, u.owner_key, u.subject_now, u.predicate_now,
+                                         CASE WHEN u.mode_now = 0 THEN u.hash_now END ORDER BY u.idx) AS turn_now
+          FROM (
+            SELECT d.*, v_entities[d.s] AS subject_now, v_entities[d.o] AS object_now, p.predicate_id AS predicate_now,
+                   coalesce(d.object_hash, sha256(uuid_send(v_entities[d.o]))) AS hash_now,
+                   v_now + (d.idx - v_good[1].idx) * interval '1 microsecond' AS moment,
+                   CASE WHEN p.status = 'active' AND p.cardinality = 'single' THEN 2
+                        WHEN p.status = 'pending' AND d.o IS NULL THEN 1 ELSE 0 END AS mode_now,
+                   greatest(s.suppression, o.suppression) AS hidden
+            FROM unnest(v_good) d
+            JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = v_predicates[d.p]
+                AND p.status <> 'deprecated'
+            JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = v_entities[d.s]
+                AND s.merged_into IS NULL
+            LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
+            WHERE o.merged_into IS NULL
+          ) u
+        ) t;
+        IF cardinality(v_placed) IS DISTINCT FROM cardinality(v_good) THEN
+            RAISE EXCEPTION 'a name changed its meaning while this was being written' USING ERRCODE = '40001';
+        END IF;
+        v_steps := place_facts(v_tenant, v_project, v_agent, v_placed, p_evidence, p_derived);
+    END IF;
+
+    -- 5. What came of each, shown to its writer whatever a policy hides from others.
+    RETURN QUERY
+    SELECT d.idx, d.refused, CASE WHEN d.refused IS NOT NULL THEN d.field END,
+           CASE WHEN d.refused = 'entity_ambiguous' THEN ARRAY(
+               SELECT jsonb_array_elements_text(
+                   v_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
+           CASE WHEN f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
+           ARRAY(SELECT x.from_fact_id FROM graph_fact_supersessions x
+                 WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id ORDER BY x.supersession_id),
+           ARRAY(SELECT x.conflict_id FROM fact_conflicts x
+                 WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.detected_at >= v_now
+                 ORDER BY x.conflict_id),
+           f.fact_id, s.entity_id, s.canonical, s.kind, p.predicate_id, p.canonical, p.status, p.cardinality,
+           o.entity_id, o.canonical, o.kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
+           f.source_trust, f.confidence, f.valid_from, f.valid_to, f.created_at, f.closed_at, f.retracted_at,
+           EXISTS (SELECT FROM fact_conflicts x
+                   WHERE x.tenant_id = v_tenant AND x.fact_a = f.fact_id AND x.status = 'open')
+               OR EXISTS (SELECT FROM fact_conflicts x
+                          WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.status = 'open'),
+           ARRAY(SELECT x.note_id FROM graph_fact_evidence x
+                 WHERE x.tenant_id = v_tenant AND x.fact_id = f.fact_id ORDER BY x.created_at, x.evidence_id),
+           ARRAY(SELECT encode(x.source_hash, 'hex') FROM fact_derivations x
+                 WHERE x.tenant_id = v_tenant AND x.fact_id = f.fact_id ORDER BY x.source_hash),
+           encode(f.fact_hash, 'hex'), f.mentions
+    FROM unnest(v_drafts) d
+    LEFT JOIN unnest(v_steps) w ON w.idx = d.idx
+    LEFT JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = w.fact_id
+    LEFT JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
+    LEFT JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+    ORDER BY d.idx;
+END
+$$;

@@ -1,0 +1,197 @@
+"""Use cases of entities: make, find, name, merge."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app.db.database import Database, Row, Session
+from app.errors import Conflict, NotFound
+from app.facts import queries
+from app.facts.names import Name, as_id, entity_name, normalize_entity_name
+from app.facts.retries import retried
+from app.facts.schemas import (
+    AliasCreate,
+    AliasCreated,
+    AliasRead,
+    EntityCreate,
+    EntityCreated,
+    EntityList,
+    EntityMerge,
+    EntityMerged,
+    EntityRead,
+)
+from app.web.auth import Principal, new_id, require_project
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+
+def present_entity(row: Row) -> EntityRead:
+    """An entity as it goes out."""
+    return EntityRead(
+        entity_id=UUID(str(row["entity_id"])),
+        canonical=row["canonical"],
+        kind=row["kind"],
+        aliases=list(row["aliases"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def entity_not_found(field: str | None = None) -> NotFound:
+    """The one answer for an entity that is unknown, hidden or of another tenant."""
+    return NotFound(
+        f"{field}: there is no such entity." if field else "There is no such entity.", code="entity_not_found"
+    )
+
+
+def ambiguous(rows: list[Row], field: str) -> Conflict:
+    """The error for a name that several entities share, with the candidates."""
+    candidates: list[dict[str, Any]] = [
+        {"entity_id": str(row["entity_id"]), "canonical": row["canonical"], "kind": row["kind"]} for row in rows
+    ]
+    names = ", ".join(row["canonical"] for row in rows[:5])
+    return Conflict(
+        f"{field}: this name fits several entities ({names}); use a canonical name or an id.",
+        code="entity_ambiguous",
+        details={"candidates": candidates},
+    )
+
+
+async def create_entity(db: Database, who: Principal, *, data: EntityCreate, once: Once) -> Answer:
+    """Makes an entity, or answers the one of that name; a kind and aliases that are said are taken on."""
+    name = entity_name(data.canonical, "canonical")
+    aliases = [entity_name(alias, f"aliases[{index}]") for index, alias in enumerate(data.aliases)]
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            if step.stored:
+                return step.stored
+            made = await step.session.row(
+                queries.PUT_ENTITY,
+                {
+                    "id": new_id(),
+                    "canonical": name.shown,
+                    "norm": name.norm,
+                    "kind": data.kind,
+                    "aliases": msgspec.json.encode(_alias_rows(aliases)).decode(),
+                },
+            )
+            assert made is not None
+            entity = await _read(step.session, who, str(made["entity_id"]))
+            return await step.answer(
+                201 if made["created"] else 200, EntityCreated(entity=entity, created=made["created"])
+            )
+
+    return await retried(write)
+
+
+def _alias_rows(aliases: list[Name]) -> list[dict[str, str]]:
+    return [{"new_id": new_id(), "alias": alias.shown, "norm": alias.norm} for alias in aliases]
+
+
+async def _read(session: Session, who: Principal, entity_id: str) -> EntityRead:
+    rows = await session.rows(queries.select_entities_by_id(tenant_id=who.tenant_id, ids=[entity_id]))
+    if not rows:
+        raise entity_not_found()
+    return present_entity(rows[0])
+
+
+async def find_named(db: Database, who: Principal, text: str, field: str) -> list[Row]:
+    """The entities that a name, URI, alias or id means."""
+    entity_id = as_id(text)
+    norm = None if entity_id is not None else entity_name(text, field).norm
+    statement = queries.select_entity_named(
+        tenant_id=who.tenant_id, project_id=require_project(who), entity_id=entity_id, norm=norm
+    )
+    return await db.fetch(who, statement)
+
+
+async def get_entity(db: Database, who: Principal, *, reference: str) -> EntityRead:
+    """One entity by id, canonical name, alias or URI; a merged one answers as what it became."""
+    rows = await find_named(db, who, reference, "entity")
+    if not rows:
+        raise entity_not_found()
+    if len(rows) > 1:
+        raise ambiguous(rows, "entity")
+    return present_entity(rows[0])
+
+
+async def list_entities(
+    db: Database, who: Principal, *, name: str | None, prefix: str | None, kind: str | None, page: Page
+) -> EntityList:
+    """Entities by name; with a name those it means, with a prefix those that begin so."""
+    if name is not None:
+        rows = await find_named(db, who, name, "name")
+        return EntityList(entities=[present_entity(row) for row in rows], next_cursor=None)
+    statement = queries.select_entities(
+        tenant_id=who.tenant_id,
+        project_id=require_project(who),
+        prefix=None if prefix is None else _normal_prefix(prefix),
+        kind=kind,
+        after=None if page.after is None else page.after[0],
+        limit=page.limit + 1,
+    )
+    rows, next_cursor = page.cut(await db.fetch(who, statement), key=lambda row: [row["canonical_norm"]])
+    return EntityList(entities=[present_entity(row) for row in rows], next_cursor=next_cursor)
+
+
+def _normal_prefix(prefix: str) -> str:
+    norm = normalize_entity_name(prefix)
+    # "alice " must not find "alicent": a trailing blank is part of what was typed.
+    return f"{norm} " if norm and prefix[-1:].isspace() and ":" not in norm else norm
+
+
+async def add_alias(db: Database, who: Principal, *, entity_id: UUID, data: AliasCreate, once: Once) -> Answer:
+    """Gives an entity one more name."""
+    name = entity_name(data.alias, "alias")
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        arguments = {"entity": str(entity_id), "id": new_id(), "alias": name.shown, "norm": name.norm}
+        row = await step.session.row(queries.PUT_ALIAS, arguments)
+        if row is None:
+            raise entity_not_found()
+        alias = AliasRead(
+            alias_id=row["alias_id"], entity_id=row["entity_id"], alias=row["alias"], created_at=row["created_at"]
+        )
+        return await step.answer(201 if row["created"] else 200, AliasCreated(alias=alias, created=row["created"]))
+
+
+async def merge_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityMerge, once: Once) -> Answer:
+    """Merges another entity into this one, with all that is known of it."""
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            if step.stored:
+                return step.stored
+            arguments = {
+                "source": str(data.entity_id),
+                "target": str(entity_id),
+                "key": who.key_id,
+                "reason": data.reason,
+            }
+            row = await step.session.row(queries.MERGE_ENTITIES, arguments)
+            assert row is not None
+            _check_merge(row["refused"])
+            entity = await _read(step.session, who, str(entity_id))
+            body = EntityMerged(
+                entity=entity,
+                merged=data.entity_id,
+                facts_moved=row["facts_moved"],
+                facts_folded=row["facts_folded"],
+            )
+            return await step.answer(200, body)
+
+    return await retried(write)
+
+
+def _check_merge(refused: str | None) -> None:
+    if refused == "same_entity":
+        raise Conflict("entity_id: an entity cannot be merged into itself.", code="same_entity")
+    if refused == "entity_merged":
+        raise Conflict(
+            "One of the two has been merged already; read it by its id to see what it became.", code="entity_merged"
+        )
+    if refused is not None:
+        raise entity_not_found()

@@ -1,0 +1,171 @@
+"""Use cases that read facts: by filters at two times, one, and one with its history."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from app.db.database import Database, Row
+from app.errors import BadRequest, Forbidden, NotFound
+from app.facts import entities, queries
+from app.facts.names import as_id, entity_name, predicate_name
+from app.facts.schemas import (
+    ClosingRead,
+    EntityBrief,
+    EvidenceRead,
+    FactHistory,
+    FactList,
+    FactRead,
+    ObjectRead,
+    PredicateBrief,
+    RetractionRead,
+    SupersessionRead,
+)
+from app.facts.values import show_value
+from app.tenancy import gardens
+from app.web.auth import Principal, require_project
+from app.web.pages import Page
+
+# Clocks of callers may be a little ahead of ours.
+FUTURE_TOLERANCE = timedelta(seconds=5)
+
+
+def present_fact(row: Row) -> FactRead:
+    """A fact as it goes out."""
+    if row["object_id"] is None:
+        target = ObjectRead(value=show_value(row["value_type"], row["object_value"]), type=row["value_type"])
+    else:
+        entity = EntityBrief(entity_id=row["object_id"], canonical=row["object_name"] or "", kind=row["object_kind"])
+        target = ObjectRead(entity=entity)
+    return FactRead(
+        fact_id=row["fact_id"],
+        subject=EntityBrief(entity_id=row["subject_id"], canonical=row["subject_name"], kind=row["subject_kind"]),
+        predicate=PredicateBrief(
+            predicate_id=row["predicate_id"],
+            name=row["predicate_name"],
+            status=row["predicate_status"],
+            cardinality=row["predicate_cardinality"],
+        ),
+        object=target,
+        scope=row["scope"],
+        garden_id=row["garden_id"],
+        agent_id=row["agent_id"],
+        source=row["source"],
+        source_trust=row["source_trust"],
+        confidence=row["confidence"],
+        valid_from=row["valid_from"],
+        valid_to=row["valid_to"],
+        created_at=row["created_at"],
+        closed_at=row["closed_at"],
+        retracted_at=row["retracted_at"],
+        contradicted=row["contradicted"],
+        evidence=row["evidence"],
+        derived_from=row["derived_from"],
+        fact_hash=row["fact_hash"],
+        mentions=row["mentions"],
+    )
+
+
+def fact_not_found() -> NotFound:
+    """The one answer for a fact that is unknown, hidden or of another tenant."""
+    return NotFound("There is no such fact.", code="fact_not_found")
+
+
+def _when(who: Principal, *, valid_at: datetime | None = None, as_of: datetime | None = None) -> queries.FactFilter:
+    if as_of is not None:
+        if "history:as_of" not in who.scopes:
+            raise Forbidden(
+                "as_of: this key lacks the scope history:as_of.",
+                code="missing_scope",
+                details={"needs": ["history:as_of"]},
+            )
+        if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
+            raise BadRequest("as_of: lies in the future; what will be known then nobody knows.", code="as_of_future")
+    return queries.FactFilter(tenant_id=who.tenant_id, project_id=require_project(who), valid_at=valid_at, as_of=as_of)
+
+
+async def get_fact(db: Database, who: Principal, *, fact_id: UUID, as_of: datetime | None = None) -> FactRead:
+    """One fact, whatever became of it."""
+    statement = queries.select_fact(tenant_id=who.tenant_id, fact_id=str(fact_id), when=_when(who, as_of=as_of))
+    rows = await db.fetch(who, statement)
+    if not rows:
+        raise fact_not_found()
+    return present_fact(rows[0])
+
+
+async def list_facts(
+    db: Database,
+    who: Principal,
+    *,
+    filters: dict[str, Any],
+    valid_at: datetime | None,
+    as_of: datetime | None,
+    page: Page,
+) -> FactList:
+    """Facts at two times, newest first; a filter by an unknown name finds nothing."""
+    if filters.get("garden_id") is not None:
+        async with db.tenant(who) as session:
+            await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
+    asked = {**filters}
+    for name in ("entity", "object"):
+        if (text := filters.get(name)) is not None:
+            entity_id = as_id(text)
+            asked[name] = (entity_id, None if entity_id is not None else entity_name(text, name).norm)
+    if (text := filters.get("predicate")) is not None:
+        asked["predicate"] = _predicate_reference(text)
+    after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
+    statement = queries.select_facts(
+        when=_when(who, valid_at=valid_at, as_of=as_of), filters=asked, after=after, limit=page.limit + 1
+    )
+    try:
+        found = await db.fetch(who, statement)
+    except psycopg.errors.CardinalityViolation as problem:
+        raise await _ambiguity(db, who, filters) from problem
+    rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
+    return FactList(facts=[present_fact(row) for row in rows], next_cursor=next_cursor)
+
+
+def _predicate_reference(text: str) -> str:
+    predicate_id = as_id(text)
+    name = {"predicate_id": predicate_id} if predicate_id else {"norm": predicate_name(text, "predicate").norm}
+    return msgspec.json.encode([{"ref": 1, **name}]).decode()
+
+
+async def _ambiguity(db: Database, who: Principal, filters: dict[str, Any]) -> Exception:
+    for name in ("entity", "object"):
+        if (text := filters.get(name)) is not None:
+            rows = await entities.find_named(db, who, text, name)
+            if len(rows) > 1:
+                return entities.ambiguous(rows, name)
+    return BadRequest("entity: this name fits several entities; use an id.", code="entity_ambiguous")
+
+
+async def get_history(db: Database, who: Principal, *, fact_id: UUID) -> FactHistory:
+    """A fact with the chain it belongs to, its evidence, its ends and whether it was taken back."""
+    when = _when(who)
+    place = {"tenant": who.tenant_id, "fact": str(fact_id)}
+    async with db.tenant(who) as session:
+        rows = await session.rows(queries.select_fact(tenant_id=who.tenant_id, fact_id=str(fact_id), when=when))
+        if not rows:
+            raise fact_not_found()
+        limit = queries.MAX_CHAIN
+        links = await session.rows(queries.CHAIN, {**place, "depth": limit, "limit": limit + 1})
+        ids = [str(row["fact_id"]) for row in links[:limit]]
+        chain = await session.rows(queries.select_facts_by_id(when=when, ids=ids))
+        # Of a link only those see anything who see both its ends.
+        seen = [str(row["fact_id"]) for row in chain]
+        supersessions = await session.rows(queries.select_supersessions(tenant_id=who.tenant_id, ids=seen))
+        evidence = await session.rows(queries.select_evidence(tenant_id=who.tenant_id, fact_id=str(fact_id)))
+        closings = await session.rows(queries.select_closings(tenant_id=who.tenant_id, fact_id=str(fact_id)))
+        retractions = await session.rows(queries.RETRACTIONS, place)
+    return FactHistory(
+        fact=present_fact(rows[0]),
+        chain=[present_fact(row) for row in chain],
+        supersessions=[SupersessionRead(**row) for row in supersessions],
+        evidence=[EvidenceRead(**row) for row in evidence],
+        closings=[ClosingRead(**row) for row in closings],
+        retractions=[RetractionRead(**row) for row in retractions],
+        truncated=len(links) > limit,
+    )

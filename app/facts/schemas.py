@@ -1,0 +1,314 @@
+"""Entities, predicates and facts on the wire."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.facts.values import ValueType
+from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+from app.web.batches import ItemError
+
+Kind = Annotated[str, Meta(min_length=1, max_length=64, description="person, company, city, ...")]
+Reason = Annotated[str, Meta(min_length=1, max_length=500)]
+Confidence = Annotated[float, Meta(ge=0, le=1)]
+Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="A fact_hash: 64 hexadecimal digits.")]
+Cardinality = Literal["single", "multi"]
+Status = Literal["pending", "active", "deprecated"]
+
+
+class EntityRef(Create, frozen=True, kw_only=True):
+    """An entity by its name, found or made; or by its id."""
+
+    canonical: str | None = None
+    kind: Kind | None = None
+    entity_id: UUID | None = None
+
+
+class EntityCreate(Create, frozen=True, kw_only=True):
+    """An entity: a name or a URI, and what kind of thing it is."""
+
+    canonical: str
+    kind: Kind | None = None
+    aliases: Annotated[list[str], Meta(max_length=100)] = msgspec.field(default_factory=list)
+    """Other names for it."""
+
+
+class AliasCreate(Create, frozen=True, kw_only=True):
+    alias: str
+
+
+class EntityMerge(Create, frozen=True, kw_only=True):
+    """Which entity is the same as this one, and goes into it."""
+
+    entity_id: UUID
+    """The one that is merged into the one of the path; its id keeps resolving."""
+    reason: Reason | None = None
+
+
+class EntityBrief(Read, frozen=True, kw_only=True):
+    entity_id: UUID
+    canonical: str
+    kind: str | None
+
+
+class EntityRead(Read, frozen=True, kw_only=True):
+    entity_id: UUID
+    canonical: str
+    kind: str | None
+    aliases: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class EntityCreated(Read, frozen=True, kw_only=True):
+    entity: EntityRead
+    created: bool
+
+
+class EntityList(Read, frozen=True, kw_only=True):
+    entities: list[EntityRead]
+    next_cursor: str | None
+
+
+class AliasRead(Read, frozen=True, kw_only=True):
+    alias_id: UUID
+    entity_id: UUID
+    alias: str
+    created_at: datetime
+
+
+class AliasCreated(Read, frozen=True, kw_only=True):
+    alias: AliasRead
+    created: bool
+
+
+class EntityMerged(Read, frozen=True, kw_only=True):
+    entity: EntityRead
+    merged: UUID
+    facts_moved: int
+    facts_folded: int
+
+
+class PredicateCreate(Create, frozen=True, kw_only=True):
+    """A predicate, decided before it is first used."""
+
+    name: str
+    cardinality: Cardinality = "multi"
+    status: Status = "active"
+    scope: Literal["project", "tenant"] = "project"
+    """`tenant`: for all its projects; for administrators."""
+
+
+class PredicatePatch(Create, frozen=True, kw_only=True):
+    cardinality: Cardinality | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    resolve: Literal["latest"] | None = None
+    """When it becomes single-valued while several values are open: each ends where the next one starts."""
+
+
+class PredicateBrief(Read, frozen=True, kw_only=True):
+    predicate_id: UUID
+    name: str
+    status: Status
+    cardinality: Cardinality
+
+
+class PredicateRead(Read, frozen=True, kw_only=True):
+    predicate_id: UUID
+    name: str
+    status: Status
+    cardinality: Cardinality
+    scope: Literal["project", "tenant", "global"]
+    aliases: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class PredicateCreated(Read, frozen=True, kw_only=True):
+    predicate: PredicateRead
+    created: bool
+
+
+class PredicateList(Read, frozen=True, kw_only=True):
+    predicates: list[PredicateRead]
+    next_cursor: str | None
+
+
+class PredicateAliasRead(Read, frozen=True, kw_only=True):
+    alias_id: UUID
+    predicate_id: UUID
+    alias: str
+    created_at: datetime
+
+
+class PredicateAliasCreated(Read, frozen=True, kw_only=True):
+    alias: PredicateAliasRead
+    created: bool
+
+
+class ObjectIn(Create, frozen=True, kw_only=True):
+    """Either an entity, or a value with its type."""
+
+    entity: str | EntityRef | UnsetType = UNSET
+    value: str | bool | int | float | UnsetType | None = UNSET
+    type: ValueType | UnsetType = UNSET
+    """When absent: what the value evidently is."""
+
+
+class FactCreate(Create, frozen=True, kw_only=True):
+    """Something believed: of a subject, by a predicate, an entity or a value."""
+
+    subject: str | EntityRef | UnsetType = UNSET
+    """A name (or URI, alias, id); found or made. `entity` and `entity_uri` mean the same."""
+    predicate: str | UnsetType = UNSET
+    """A name or id; a new one is registered as pending and multi. `relation` means the same."""
+    object: ObjectIn
+    scope: VisibilityIn = "project_shared"
+    garden_id: UUID | None = None
+    source: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    confidence: Confidence = 1.0
+    valid_from: Moment | None = None
+    """Now, when absent."""
+    valid_to: Moment | UnsetType | None = UNSET
+    """Open, when absent. `valid_until` means the same."""
+    evidence: Annotated[list[UUID], Meta(max_length=100)] = msgspec.field(default_factory=list)
+    """The notes that say so."""
+    derived_from: Annotated[list[Hash], Meta(max_length=100)] = msgspec.field(default_factory=list)
+    """The hashes of facts this one was concluded from."""
+    entity: str | EntityRef | UnsetType = UNSET
+    entity_uri: str | UnsetType = UNSET
+    relation: str | UnsetType = UNSET
+    valid_until: Moment | UnsetType | None = UNSET
+
+
+class FactPatch(Create, frozen=True, kw_only=True):
+    valid_to: Moment | None
+    """When it ended or will end; null: open again."""
+
+
+class FactRetract(Create, frozen=True, kw_only=True):
+    reason: Reason | None = None
+
+
+class FactsRetract(Create, frozen=True, kw_only=True):
+    """Everything under a subject and a predicate, in one scope."""
+
+    subject: str | EntityRef
+    predicate: str
+    scope: VisibilityIn = "project_shared"
+    reason: Reason | None = None
+
+
+class ObjectRead(Read, frozen=True, kw_only=True):
+    """An entity, or a value with its type."""
+
+    entity: EntityBrief | UnsetType = UNSET
+    value: Any = UNSET
+    type: ValueType | UnsetType = UNSET
+
+
+class FactRead(Read, frozen=True, kw_only=True):
+    fact_id: UUID
+    subject: EntityBrief
+    predicate: PredicateBrief
+    object: ObjectRead
+    scope: Visibility
+    garden_id: UUID | None
+    agent_id: str
+    source: str | None
+    source_trust: float
+    confidence: float
+    valid_from: datetime
+    valid_to: datetime | None
+    created_at: datetime
+    closed_at: datetime | None
+    retracted_at: datetime | None
+    contradicted: bool
+    evidence: list[UUID]
+    derived_from: list[str]
+    fact_hash: str
+    mentions: int
+
+
+Outcome = Literal["created", "reused"]
+
+
+class FactWritten(Read, frozen=True, kw_only=True):
+    fact: FactRead
+    outcome: Outcome
+    superseded: list[UUID]
+    conflicts: list[UUID]
+
+
+class FactBatch(Create, frozen=True, kw_only=True):
+    facts: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    """Up to 1,000, each as the body of POST /v1/facts."""
+    atomic: bool = True
+    """Any error, and nothing is written; false: each on its own, with a result for each."""
+
+
+class FactResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    index: int
+    outcome: Outcome | None = None
+    fact: FactRead | None = None
+    superseded: list[UUID] | None = None
+    conflicts: list[UUID] | None = None
+    error: ItemError | None = None
+
+
+class FactBatchDone(Read, frozen=True, kw_only=True):
+    results: list[FactResult]
+
+
+class FactList(Read, frozen=True, kw_only=True):
+    facts: list[FactRead]
+    next_cursor: str | None
+
+
+class FactRetracted(Read, frozen=True, kw_only=True):
+    fact: FactRead
+
+
+class FactsRetracted(Read, frozen=True, kw_only=True):
+    retracted: list[UUID]
+
+
+class SupersessionRead(Read, frozen=True, kw_only=True):
+    from_fact_id: UUID
+    to_fact_id: UUID
+    note_id: UUID | None
+    effective_at: datetime
+    created_at: datetime
+
+
+class EvidenceRead(Read, frozen=True, kw_only=True):
+    note_id: UUID
+    created_at: datetime
+
+
+class ClosingRead(Read, frozen=True, kw_only=True):
+    recorded_at: datetime
+    previous_valid_to: datetime | None
+
+
+class RetractionRead(Read, frozen=True, kw_only=True):
+    kind: Literal["retracted", "corrected", "merged", "decayed"]
+    reason: str | None
+    retracted_by: str
+    confidence_before: float
+    retracted_at: datetime
+
+
+class FactHistory(Read, frozen=True, kw_only=True):
+    fact: FactRead
+    chain: list[FactRead]
+    """The facts it superseded and those that superseded it, and so on, in order of valid_from; itself included."""
+    supersessions: list[SupersessionRead]
+    evidence: list[EvidenceRead]
+    closings: list[ClosingRead]
+    """Every change of its end, with the end before it."""
+    retractions: list[RetractionRead]
+    truncated: bool

@@ -1,0 +1,345 @@
+"""Tables of the room facts: entities, predicates, facts, and the log of how facts changed."""
+
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    DateTime,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from app.db.metadata import metadata
+from app.db.rls import Rule
+
+# Names are compared byte by byte, so that a prefix is a range whatever the server's language is.
+_NAME = Text(collation="C")
+_SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
+_OPEN = "valid_to IS NULL AND retracted_at IS NULL"
+
+
+def _id(name: str, *, nullable: bool = False) -> Column[Any]:
+    return Column(name, Uuid(as_uuid=False), nullable=nullable)
+
+
+def _moment(name: str, *, nullable: bool = False) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+graph_entities = Table(
+    "graph_entities",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    _id("entity_id"),
+    Column("project_id", Text, nullable=False),
+    Column("canonical", Text, nullable=False),
+    Column("canonical_norm", _NAME, nullable=False),
+    Column("kind", Text, nullable=True),
+    Column("merged_into", Uuid(as_uuid=False), nullable=True, comment="never a chain: a merge moves what points here"),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    _moment("created_at"),
+    _moment("updated_at"),
+    PrimaryKeyConstraint("tenant_id", "entity_id"),
+    UniqueConstraint("tenant_id", "project_id", "canonical_norm", name="graph_entities_name_key"),
+    ForeignKeyConstraint(["tenant_id", "merged_into"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
+    CheckConstraint("canonical_norm <> ''", name="canonical_norm"),
+    Index(
+        "graph_entities_merged_idx",
+        "tenant_id",
+        "merged_into",
+        postgresql_where=text("merged_into IS NOT NULL"),
+    ),
+    info={"rls": Rule.NAMES, "grants": "SELECT"},
+)
+
+graph_entity_aliases = Table(
+    "graph_entity_aliases",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    _id("alias_id"),
+    Column("project_id", Text, nullable=False),
+    _id("entity_id"),
+    Column("alias", Text, nullable=False),
+    Column("alias_norm", _NAME, nullable=False),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    _moment("created_at"),
+    PrimaryKeyConstraint("tenant_id", "alias_id"),
+    UniqueConstraint("tenant_id", "entity_id", "alias_norm", name="graph_entity_aliases_alias_key"),
+    ForeignKeyConstraint(
+        ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
+    ),
+    Index("graph_entity_aliases_norm_idx", "tenant_id", "project_id", "alias_norm"),
+    info={"rls": Rule.NAMES, "grants": "SELECT"},
+)
+
+graph_predicates = Table(
+    "graph_predicates",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    _id("predicate_id"),
+    Column("scope_key", Text, nullable=False, comment="tenant:project, tenant:*, or __global__"),
+    Column("project_id", Text, nullable=True, comment="NULL: for every project of the tenant"),
+    Column("canonical", Text, nullable=False),
+    Column("canonical_norm", _NAME, nullable=False),
+    Column("cardinality", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("global", Boolean, nullable=False, server_default=text("false")),
+    _moment("created_at"),
+    _moment("updated_at"),
+    PrimaryKeyConstraint("tenant_id", "predicate_id"),
+    UniqueConstraint("tenant_id", "scope_key", "canonical_norm", name="graph_predicates_name_key"),
+    CheckConstraint("canonical_norm <> ''", name="canonical_norm"),
+    CheckConstraint("cardinality IN ('single', 'multi')", name="cardinality"),
+    CheckConstraint("status IN ('pending', 'active', 'deprecated')", name="status"),
+    info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
+)
+
+graph_predicate_aliases = Table(
+    "graph_predicate_aliases",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    _id("alias_id"),
+    Column("scope_key", Text, nullable=False),
+    Column("project_id", Text, nullable=True),
+    _id("predicate_id"),
+    Column("alias", Text, nullable=False),
+    Column("alias_norm", _NAME, nullable=False),
+    _moment("created_at"),
+    PrimaryKeyConstraint("tenant_id", "alias_id"),
+    UniqueConstraint("tenant_id", "scope_key", "alias_norm", name="graph_predicate_aliases_alias_key"),
+    ForeignKeyConstraint(
+        ["tenant_id", "predicate_id"],
+        ["graph_predicates.tenant_id", "graph_predicates.predicate_id"],
+        ondelete="CASCADE",
+    ),
+    Index("graph_predicate_aliases_predicate_idx", "tenant_id", "predicate_id"),
+    info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
+)
+
+# The vocabulary of the whole installation; a tenant gets its own copy of a row when it first uses it.
+global_predicates = Table(
+    "global_predicates",
+    metadata,
+    _id("predicate_id"),
+    Column("canonical", Text, nullable=False),
+    Column("canonical_norm", _NAME, nullable=False),
+    Column("cardinality", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    _moment("created_at"),
+    _moment("updated_at"),
+    PrimaryKeyConstraint("predicate_id"),
+    UniqueConstraint("canonical_norm", name="global_predicates_name_key"),
+    CheckConstraint("cardinality IN ('single', 'multi')", name="cardinality"),
+    CheckConstraint("status IN ('pending', 'active', 'deprecated')", name="status"),
+    info={"grants": "SELECT"},
+)
+
+global_predicate_aliases = Table(
+    "global_predicate_aliases",
+    metadata,
+    Column("alias_norm", _NAME, nullable=False),
+    Column("alias", Text, nullable=False),
+    _id("predicate_id"),
+    PrimaryKeyConstraint("alias_norm"),
+    ForeignKeyConstraint(["predicate_id"], ["global_predicates.predicate_id"], ondelete="CASCADE"),
+    info={"grants": "SELECT"},
+)
+
+# Written by definer functions alone: they serialise the writers of a timeline and see what a policy hides.
+graph_facts = Table(
+    "graph_facts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    _id("fact_id"),
+    Column("project_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    _id("garden_id", nullable=True),
+    Column("owner_key", Text, nullable=False, comment="the agent under agent_private, else the garden, else nothing"),
+    _id("subject_entity_id"),
+    Column("predicate", Text, nullable=False, comment="as the writer called it"),
+    _id("predicate_id"),
+    _id("object_entity_id", nullable=True),
+    Column("object_value", Text, nullable=True),
+    Column("object_hash", LargeBinary, nullable=False, comment="SHA-256 of type and value, or of the entity's id"),
+    Column("value_type", Text, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("source", Text, nullable=True),
+    Column("source_trust", Double, nullable=False),
+    Column("fact_hash", LargeBinary, nullable=False),
+    Column("hlc", Text, nullable=False),
+    Column("mentions", Integer, nullable=False, server_default=text("1")),
+    Column("access_count", Integer, nullable=False, server_default=text("0")),
+    _moment("last_accessed_at", nullable=True),
+    Column("single_valued", Boolean, nullable=False),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("origin", Text, nullable=True, comment="the peer it came from"),
+    _moment("valid_from"),
+    _moment("valid_to", nullable=True),
+    Column(
+        "valid_until",
+        DateTime(timezone=True),
+        Computed("COALESCE(valid_to, 'infinity'::timestamp with time zone)", persisted=True),
+        nullable=True,
+    ),
+    _moment("created_at"),
+    _moment("updated_at"),
+    Column("closed_at", DateTime(timezone=True), nullable=True, comment="when valid_to was last set"),
+    _moment("retracted_at", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "fact_id"),
+    ForeignKeyConstraint(["tenant_id", "subject_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
+    ForeignKeyConstraint(["tenant_id", "object_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
+    ForeignKeyConstraint(
+        ["tenant_id", "predicate_id"], ["graph_predicates.tenant_id", "graph_predicates.predicate_id"]
+    ),
+    CheckConstraint(_SCOPES, name="scope"),
+    CheckConstraint("(object_entity_id IS NULL) <> (object_value IS NULL)", name="object"),
+    CheckConstraint("valid_to IS NULL OR valid_to > valid_from", name="valid_to"),
+    CheckConstraint("confidence >= 0 AND confidence <= 1", name="confidence"),
+    CheckConstraint(
+        "value_type IN ('entity', 'string', 'text', 'number', 'boolean', 'datetime', 'ref', 'null')", name="value_type"
+    ),
+    Index(
+        "graph_facts_open_entity_key",
+        *("tenant_id", "project_id", "scope", "owner_key", "subject_entity_id", "predicate_id", "object_entity_id"),
+        unique=True,
+        postgresql_where=text(f"{_OPEN} AND object_entity_id IS NOT NULL"),
+    ),
+    Index(
+        "graph_facts_open_value_key",
+        *("tenant_id", "project_id", "scope", "owner_key", "subject_entity_id", "predicate_id", "object_hash"),
+        unique=True,
+        postgresql_where=text(f"{_OPEN} AND object_value IS NOT NULL"),
+    ),
+    Index(
+        "graph_facts_open_single_key",
+        *("tenant_id", "project_id", "scope", "owner_key", "subject_entity_id", "predicate_id"),
+        unique=True,
+        postgresql_where=text(f"{_OPEN} AND single_valued"),
+    ),
+    Index(
+        "graph_facts_belief_idx",
+        *("tenant_id", "project_id", "subject_entity_id", "predicate_id", "object_hash", "valid_from"),
+    ),
+    Index("graph_facts_timeline_idx", "tenant_id", "project_id", "subject_entity_id", "predicate_id", "valid_from"),
+    Index("graph_facts_subject_idx", "tenant_id", "project_id", "subject_entity_id", "valid_until", "valid_from"),
+    Index("graph_facts_predicate_idx", "tenant_id", "project_id", "predicate_id", "valid_until", "valid_from"),
+    Index(
+        "graph_facts_object_idx",
+        *("tenant_id", "project_id", "object_entity_id", "valid_until"),
+        postgresql_where=text("object_entity_id IS NOT NULL"),
+    ),
+    Index("graph_facts_valid_idx", "tenant_id", "project_id", "valid_until"),
+    Index("graph_facts_list_idx", "tenant_id", "project_id", "created_at", "fact_id"),
+    Index("graph_facts_open_idx", "tenant_id", "project_id", "created_at", "fact_id", postgresql_where=text(_OPEN)),
+    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+)
+
+
+def _log(name: str, *columns: Any) -> Table:
+    """A table that only grows, of ids and times: its rows say something only beside the facts they name."""
+    return Table(
+        name,
+        metadata,
+        Column("tenant_id", Text, nullable=False),
+        Column("project_id", Text, nullable=False),
+        *columns,
+        info={"rls": Rule.REACH, "grants": "SELECT"},
+    )
+
+
+def _fact_key(*columns: str, cascade: bool = True) -> list[ForeignKeyConstraint]:
+    return [
+        ForeignKeyConstraint(
+            ["tenant_id", column],
+            ["graph_facts.tenant_id", "graph_facts.fact_id"],
+            ondelete="CASCADE" if cascade else None,
+        )
+        for column in columns
+    ]
+
+
+def _note_key(column: str) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["tenant_id", column], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
+    )
+
+
+graph_fact_evidence = _log(
+    "graph_fact_evidence",
+    _id("evidence_id"),
+    _id("fact_id"),
+    _id("note_id"),
+    _moment("created_at"),
+    PrimaryKeyConstraint("tenant_id", "evidence_id"),
+    UniqueConstraint("tenant_id", "fact_id", "note_id", name="graph_fact_evidence_note_key"),
+    *_fact_key("fact_id"),
+    _note_key("note_id"),
+    Index("graph_fact_evidence_note_idx", "tenant_id", "note_id"),
+)
+
+graph_fact_supersessions = _log(
+    "graph_fact_supersessions",
+    _id("supersession_id"),
+    _id("from_fact_id"),
+    _id("to_fact_id"),
+    _id("note_id", nullable=True),
+    _moment("effective_at"),
+    _moment("created_at"),
+    PrimaryKeyConstraint("tenant_id", "supersession_id"),
+    *_fact_key("from_fact_id", "to_fact_id"),
+    _note_key("note_id"),
+    Index(
+        "graph_fact_supersessions_link_key",
+        *("tenant_id", "from_fact_id", "to_fact_id", "note_id"),
+        unique=True,
+        postgresql_nulls_not_distinct=True,
+    ),
+    Index("graph_fact_supersessions_to_idx", "tenant_id", "to_fact_id"),
+    Index(
+        "graph_fact_supersessions_note_idx",
+        *("tenant_id", "note_id"),
+        postgresql_where=text("note_id IS NOT NULL"),
+    ),
+)
+
+fact_closings = _log(
+    "fact_closings",
+    _id("closing_id"),
+    _id("fact_id"),
+    _moment("recorded_at"),
+    _moment("previous_valid_to", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "closing_id"),
+    *_fact_key("fact_id"),
+    Index("fact_closings_fact_idx", "tenant_id", "fact_id", "recorded_at"),
+)
+
+fact_conflicts = _log(
+    "fact_conflicts",
+    _id("conflict_id"),
+    Column("fact_a", Uuid(as_uuid=False), nullable=False, comment="the one that was there"),
+    Column("fact_b", Uuid(as_uuid=False), nullable=False, comment="the one that came to it"),
+    Column("status", Text, nullable=False, server_default=text("'open'")),
+    Column("resolved_by", Text, nullable=True),
+    Column("resolution_note", Text, nullable=True),
+    _moment("detected_at"),
+    _moment("resolved_at", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "conflict_id"),
+    UniqueConstraint("tenant_id", "fact_a", "fact_b", name="fact_conflicts_pair_key"),
+    *_fact_key("fact_a", "fact_b"),
+    CheckConstraint("status IN ('open', 'resolved')", name="status"),
+    Index("fact_conflicts_other_idx", "tenant_id", "fact_b"),
+)

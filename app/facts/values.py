@@ -1,0 +1,110 @@
+"""Values in words and numbers: their types, the one text each is stored as, and its form in a fact's hash."""
+
+import hashlib
+import math
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from app.errors import BadRequest, TooLarge
+
+ValueType = Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+MAX_TEXT_BYTES = 64 * 1024
+# Longer words are a text: they are compared and hashed alike, but shown differently.
+LONG_STRING = 512
+MAX_DIGITS = 400
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A value as it is stored, compared and hashed."""
+
+    type: ValueType
+    text: str
+    json: str
+    """Its RFC 8785 form."""
+    hash: str
+    """SHA-256 of type and text, in hex."""
+
+
+def read_value(value: Any, kind: ValueType | None, field: str) -> Value:
+    """A value from the wire, of the type that was said or of the one it evidently has."""
+    wanted = kind or _evident_type(value, field)
+    if wanted == "null":
+        _expect(value is None, field, "null", "null")
+        return _value("null", "", "null")
+    if wanted == "boolean":
+        _expect(isinstance(value, bool), field, "true or false", wanted)
+        return _value("boolean", str(value).lower(), str(value).lower())
+    if wanted == "number":
+        _expect(isinstance(value, int | float) and not isinstance(value, bool), field, "a number", wanted)
+        text = _number(value, field)
+        return _value("number", text, text)
+    _expect(isinstance(value, str), field, "text", wanted)
+    text = _moment(value, field) if wanted == "datetime" else value
+    if wanted in ("string", "text", "ref") and not text.strip():
+        raise BadRequest(f"{field}.value: empty once white space is trimmed; say something, or use type null.")
+    if len(text.encode()) > MAX_TEXT_BYTES:
+        raise TooLarge(f"{field}.value: over 64 KiB; store it as a note and cite it.", code="value_too_large")
+    return _value(wanted, text, msgspec.json.encode(text).decode())
+
+
+def show_value(kind: str, text: str) -> Any:
+    """A stored value as it goes out."""
+    if kind == "null":
+        return None
+    if kind == "boolean":
+        return text == "true"
+    return msgspec.Raw(text.encode()) if kind == "number" else text
+
+
+def _value(kind: ValueType, text: str, json: str) -> Value:
+    digest = hashlib.sha256(f"{'string' if kind == 'text' else kind}\n{text}".encode()).hexdigest()
+    return Value(kind, text, json, digest)
+
+
+def _evident_type(value: Any, field: str) -> ValueType:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "text" if len(value) > LONG_STRING else "string"
+    raise BadRequest(f"{field}.value: text, a number, true, false or null; lists and objects are not values.")
+
+
+def _expect(fits: bool, field: str, expected: str, kind: str) -> None:
+    if not fits:
+        raise BadRequest(f"{field}.value: type {kind} takes {expected}.")
+
+
+def _number(value: int | float, field: str) -> str:
+    """Shortest decimal form, as in JavaScript; whole numbers of any length keep every digit."""
+    if isinstance(value, int):
+        if value.bit_length() > MAX_DIGITS * 3:
+            raise BadRequest(f"{field}.value: a number of more than {MAX_DIGITS} digits.")
+        return str(value)
+    if not math.isfinite(value):
+        raise BadRequest(f"{field}.value: too large for a number.")
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return mantissa
+    power = int(exponent)
+    if -7 < power < 0:
+        digits = mantissa.replace(".", "").lstrip("-")
+        return ("-" if value < 0 else "") + "0." + "0" * (-power - 1) + digits
+    return f"{mantissa}e{'+' if power > 0 else '-'}{abs(power)}"
+
+
+def _moment(text: str, field: str) -> str:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None:
+            raise BadRequest(f"{field}.value: a time with a zone, such as 2026-01-31T12:00:00Z.")
+        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError) as problem:
+        raise BadRequest(f"{field}.value: not a time such as 2026-01-31T12:00:00Z.") from problem

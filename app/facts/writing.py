@@ -1,0 +1,402 @@
+"""Use cases that write facts: one or many, ended, taken back."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app.db.database import Database, Row
+from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
+from app.facts import entities, queries
+from app.facts.clock import HybridClock
+from app.facts.names import as_id, entity_name, predicate_name
+from app.facts.reading import fact_not_found, get_fact, present_fact
+from app.facts.retries import retried
+from app.facts.schemas import (
+    EntityRef,
+    FactBatch,
+    FactBatchDone,
+    FactCreate,
+    FactPatch,
+    FactRead,
+    FactResult,
+    FactRetract,
+    FactRetracted,
+    FactsRetract,
+    FactsRetracted,
+    FactWritten,
+    ObjectIn,
+)
+from app.facts.values import read_value
+from app.tenancy import gardens
+from app.tenancy.schemas import SYNONYMS
+from app.web.auth import Principal, new_id, require_project
+from app.web.batches import check_size, convert_item, item_error, stop_if_atomic
+from app.web.idempotency import Answer, Once
+from app.web.inputs import as_utc
+
+# What is trusted of a source nobody has judged.
+UNJUDGED_TRUST = 0.5
+_clock = HybridClock()
+
+
+class Drafts:
+    """A batch on its way to the database: each name once, and the facts by reference to them."""
+
+    def __init__(self, who: Principal) -> None:
+        self._who = who
+        self.entities: list[Row] = []
+        self.predicates: list[Row] = []
+        self.facts: list[Row] = []
+        self.evidence: list[Row] = []
+        self.derived: list[Row] = []
+        self.gardens: dict[tuple[UUID, str], list[int]] = {}
+        self._known: dict[tuple[str, str], int] = {}
+
+    def add(self, index: int, data: FactCreate) -> None:
+        """Checks one fact and takes it in; on an error nothing of it stays."""
+        subject = _one_of(data, "subject", "entity", "entity_uri")
+        predicate = _one_of(data, "predicate", "relation")
+        valid_to = _end(data)
+        valid_from = None if data.valid_from is None else as_utc(data.valid_from, "valid_from")
+        if valid_to is not None and valid_from is not None and valid_to <= valid_from:
+            raise BadRequest("valid_to: must be later than valid_from.")
+        scope = SYNONYMS.get(data.scope, data.scope)
+        garden_id = None if data.garden_id is None else str(data.garden_id)
+        row: Row = {
+            "idx": index,
+            "fact_id": new_id(),
+            "scope": scope,
+            "garden_id": garden_id,
+            "owner_key": self._who.agent_id if scope == "agent_private" else garden_id or "",
+            "confidence": data.confidence,
+            "source": data.source,
+            "source_trust": UNJUDGED_TRUST,
+            "hlc": _clock.stamp(),
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            **_object(data.object),
+        }
+        subject_row = _entity_row(subject, "subject")
+        object_row = row.pop("entity", None)
+        predicate_row = _predicate_row(predicate)
+        row["s"] = self._reference("entity", self.entities, subject_row)
+        row["o"] = None if object_row is None else self._reference("entity", self.entities, object_row)
+        row["p"] = self._reference("predicate", self.predicates, predicate_row)
+        row["predicate"] = predicate_row.get("name") or predicate
+        self.facts.append(row)
+        self.evidence += [
+            {"idx": index, "at": at, "note_id": note_id} for at, note_id in enumerate(dict.fromkeys(data.evidence))
+        ]
+        self.derived += [{"idx": index, "hash": digest} for digest in data.derived_from]
+        if data.garden_id is not None:
+            self.gardens.setdefault((data.garden_id, scope), []).append(index)
+
+    def _reference(self, kind: str, rows: list[Row], row: Row) -> int:
+        key = (kind, row.get("norm") or row.get("entity_id") or row["predicate_id"])
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = len(rows) + 1
+            rows.append({**row, "ref": found})
+        elif row.get("kind") and not rows[found - 1].get("kind"):
+            rows[found - 1]["kind"] = row["kind"]
+        return found
+
+    def drop(self, indexes: set[int]) -> None:
+        """Leaves out what was refused before it got to the database."""
+        self.facts = [row for row in self.facts if row["idx"] not in indexes]
+        self.evidence = [row for row in self.evidence if row["idx"] not in indexes]
+        self.derived = [row for row in self.derived if row["idx"] not in indexes]
+
+    def arguments(self) -> dict[str, str]:
+        """What the database is given."""
+        parts = {
+            "entities": self.entities,
+            "predicates": self.predicates,
+            "facts": self.facts,
+            "evidence": self.evidence,
+            "derived": self.derived,
+        }
+        return {name: msgspec.json.encode(rows).decode() for name, rows in parts.items()}
+
+
+def _one_of(data: FactCreate, *names: str) -> Any:
+    given = [(name, value) for name in names if (value := getattr(data, name)) is not msgspec.UNSET]
+    if len(given) != 1:
+        known = " or ".join(names)
+        raise BadRequest(f"{names[0]}: " + (f"give only one of {known}." if given else "required."))
+    return given[0][1]
+
+
+def _end(data: FactCreate) -> Any:
+    given = [value for value in (data.valid_to, data.valid_until) if value is not msgspec.UNSET]
+    if len(given) > 1:
+        raise BadRequest("valid_to: give only one of valid_to or valid_until.")
+    return None if not given or given[0] is None else as_utc(given[0], "valid_to")
+
+
+def _entity_row(reference: str | EntityRef, field: str) -> Row:
+    if isinstance(reference, EntityRef):
+        if (reference.canonical is None) == (reference.entity_id is None):
+            raise BadRequest(f"{field}: give canonical or entity_id, and not both.")
+        if reference.entity_id is not None:
+            if reference.kind is not None:
+                raise BadRequest(f"{field}.kind: an entity given by its id keeps the kind it has.")
+            return {"entity_id": str(reference.entity_id)}
+        text, kind = reference.canonical or "", reference.kind
+    else:
+        text, kind = reference, None
+        if (entity_id := as_id(text)) is not None:
+            return {"entity_id": entity_id}
+    name = entity_name(text, field)
+    return {"norm": name.norm, "canonical": name.shown, "kind": kind, "new_id": new_id()}
+
+
+def _predicate_row(text: str) -> Row:
+    if (predicate_id := as_id(text)) is not None:
+        return {"predicate_id": predicate_id}
+    name = predicate_name(text, "predicate")
+    return {"norm": name.norm, "name": name.shown, "new_id": new_id()}
+
+
+def _object(data: ObjectIn) -> Row:
+    has_entity, has_value = data.entity is not msgspec.UNSET, data.value is not msgspec.UNSET
+    if has_entity and (has_value or data.type is not msgspec.UNSET):
+        raise BadRequest("object: give an entity or a value, not both.")
+    if not has_entity and not has_value:
+        raise BadRequest("object: give an entity, or a value with its type.")
+    if data.entity is not msgspec.UNSET:
+        return {"entity": _entity_row(data.entity, "object"), "value_type": "entity"}
+    value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "object")
+    return {
+        "value": value.text,
+        "value_type": value.type,
+        "value_json": value.json,
+        "object_hash": f"\\x{value.hash}",
+    }
+
+
+async def write_fact(db: Database, who: Principal, *, data: FactCreate, once: Once) -> Answer:
+    """Writes one fact: 201 when it is new, 200 when what it says was believed already."""
+    drafts = Drafts(who)
+    drafts.add(0, data)
+    errors = await _check_gardens(db, who, drafts)
+    if errors:
+        raise errors[0]
+
+    def finish(rows: list[Row]) -> tuple[int, msgspec.Struct]:
+        (row,) = rows
+        body = FactWritten(
+            fact=present_fact(row), outcome=row["outcome"], superseded=row["superseded"], conflicts=row["conflicts"]
+        )
+        return (201 if row["outcome"] == "created" else 200), body
+
+    return await _write(db, who, drafts, atomic=True, once=once, finish=finish, errors={}, batch=False)
+
+
+async def write_facts(db: Database, who: Principal, *, data: FactBatch, once: Once) -> Answer:
+    """Writes up to 1,000 facts in one transaction: all or none, or each on its own."""
+    check_size(data.facts, "facts")
+    drafts = Drafts(who)
+    errors: dict[int, AppError] = {}
+    for index, item in enumerate(data.facts):
+        try:
+            drafts.add(index, convert_item(item, FactCreate))
+        except AppError as problem:
+            errors[index] = problem
+    errors |= await _check_gardens(db, who, drafts)
+    stop_if_atomic("facts", atomic=data.atomic, errors=errors)
+    drafts.drop(set(errors))
+
+    def finish(rows: list[Row]) -> tuple[int, msgspec.Struct]:
+        written = {row["idx"]: row for row in rows}
+        results = [_result(index, written, errors) for index in range(len(data.facts))]
+        return 200, FactBatchDone(results=results)
+
+    return await _write(db, who, drafts, atomic=data.atomic, once=once, finish=finish, errors=errors, batch=True)
+
+
+def _result(index: int, written: dict[int, Row], errors: dict[int, AppError]) -> FactResult:
+    if index in errors:
+        return FactResult(index=index, error=item_error(errors[index]))
+    row = written[index]
+    return FactResult(
+        index=index,
+        outcome=row["outcome"],
+        fact=present_fact(row),
+        superseded=row["superseded"],
+        conflicts=row["conflicts"],
+    )
+
+
+async def _check_gardens(db: Database, who: Principal, drafts: Drafts) -> dict[int, AppError]:
+    """Who may not write into the gardens that were named."""
+    errors: dict[int, AppError] = {}
+    if not drafts.gardens:
+        return errors
+    async with db.tenant(who) as session:
+        for (garden_id, scope), indexes in drafts.gardens.items():
+            try:
+                await gardens.require_writable(session, who, garden_id=garden_id, scope=scope)
+            except AppError as problem:
+                # Each gets its own, since a batch adds the index to it.
+                errors |= {
+                    index: type(problem)(problem.message, code=problem.code, details=problem.details)
+                    for index in indexes
+                }
+    return errors
+
+
+async def _write(
+    db: Database,
+    who: Principal,
+    drafts: Drafts,
+    *,
+    atomic: bool,
+    once: Once,
+    finish: Any,
+    errors: dict[int, AppError],
+    batch: bool,
+) -> Answer:
+    """One round trip; with an Idempotency-Key a transaction around it, so that the answer is stored with the effect."""
+    require_project(who)
+    arguments = drafts.arguments()
+
+    async def refuse(rows: list[Row]) -> list[Row]:
+        refused = [row for row in rows if row["refused"] is not None]
+        if refused:
+            names = await _candidates(db, who, refused)
+            errors.update({row["idx"]: _refusal(row, names) for row in refused})
+            if not batch:
+                raise errors[0]
+            stop_if_atomic("facts", atomic=atomic, errors=errors)
+        return [row for row in rows if row["refused"] is None]
+
+    async def write() -> Answer:
+        if not once.has_key:
+            parameters = (*who.arguments(), *arguments.values(), atomic)
+            rows = await refuse(await db.call(queries.PUT_FACTS, parameters, again=False))
+            status, body = finish(rows)
+            return Answer(status, msgspec.json.encode(body))
+        async with once.tenant(db, who) as step:
+            if step.stored:
+                return step.stored
+            rows = await refuse(await step.session.rows(queries.WRITE_FACTS, {**arguments, "atomic": atomic}))
+            status, body = finish(rows)
+            return await step.answer(status, body)
+
+    return await retried(write)
+
+
+async def _candidates(db: Database, who: Principal, refused: list[Row]) -> dict[str, Row]:
+    ids = sorted({str(found) for row in refused for found in row["candidates"] or ()})
+    if not ids:
+        return {}
+    rows = await db.fetch(who, queries.select_entities_by_id(tenant_id=who.tenant_id, ids=ids))
+    return {str(row["entity_id"]): row for row in rows}
+
+
+def _refusal(row: Row, names: dict[str, Row]) -> AppError:
+    code, field = row["refused"], row["field"]
+    if code == "entity_ambiguous":
+        return entities.ambiguous([names[str(found)] for found in row["candidates"] if str(found) in names], field)
+    if code == "entity_not_found":
+        return entities.entity_not_found(field)
+    if code == "predicate_not_found":
+        return NotFound("predicate: there is no such predicate.", code=code)
+    if code == "predicate_deprecated":
+        return Conflict("predicate: deprecated, nothing new is written by it; use another one.", code=code)
+    if code == "note_not_found":
+        return NotFound(f"{field}: there is no such note.", code=code)
+    return Forbidden(f"{field}: you are no member of this garden.", code="garden_forbidden")
+
+
+async def retract_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactRetract) -> FactRetracted:
+    """Takes one fact back; it stays readable as history."""
+    await _retract(db, who, facts=[str(fact_id)], reason=data.reason)
+    return FactRetracted(fact=await get_fact(db, who, fact_id=fact_id))
+
+
+async def retract_facts(db: Database, who: Principal, *, data: FactsRetract) -> FactsRetracted:
+    """Takes back everything under a subject, a predicate and a scope; nothing there is no failure."""
+    subject = _entity_row(data.subject, "subject")
+    predicate = _predicate_row(data.predicate)
+    place = {"tenant": who.tenant_id, "project": require_project(who)}
+
+    async def write() -> FactsRetracted:
+        async with db.tenant(who) as session:
+            meant = await session.rows(
+                queries.RESOLVE_ENTITIES, {**place, "names": msgspec.json.encode([{**subject, "ref": 1}]).decode()}
+            )
+            if meant[0]["state"] == "ambiguous":
+                ids = [str(found) for found in meant[0]["candidates"]]
+                found = await session.rows(queries.select_entities_by_id(tenant_id=who.tenant_id, ids=ids))
+                raise entities.ambiguous(found, "subject")
+            named = await session.rows(
+                queries.RESOLVE_PREDICATES, {**place, "names": msgspec.json.encode([{**predicate, "ref": 1}]).decode()}
+            )
+            if meant[0]["entity_id"] is None or named[0]["predicate_id"] is None:
+                return FactsRetracted(retracted=[])
+            arguments = {
+                "facts": None,
+                "subject": str(meant[0]["entity_id"]),
+                "predicate": str(named[0]["predicate_id"]),
+                "scope": SYNONYMS.get(data.scope, data.scope),
+                "reason": data.reason,
+                "admin": who.is_admin,
+            }
+            rows = await session.rows(queries.RETRACT_FACTS, arguments)
+            return FactsRetracted(retracted=sorted(row["fact_id"] for row in rows if row["refused"] is None))
+
+    return await retried(write)
+
+
+async def _retract(db: Database, who: Principal, *, facts: list[str], reason: str | None) -> None:
+    arguments = {
+        "facts": facts,
+        "subject": None,
+        "predicate": None,
+        "scope": None,
+        "reason": reason,
+        "admin": who.is_admin,
+    }
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            rows = await session.rows(queries.RETRACT_FACTS, arguments)
+            _check_refusal("fact_not_found" if not rows else rows[0]["refused"], None)
+
+    await retried(write)
+
+
+async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactPatch) -> FactRead:
+    """Moves the end of a fact, within the room its timeline leaves; every end it had stays on record."""
+    valid_to = None if data.valid_to is None else as_utc(data.valid_to, "valid_to")
+    arguments = {"fact": str(fact_id), "valid_to": valid_to, "admin": who.is_admin}
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            row = await session.row(queries.END_FACT, arguments)
+            assert row is not None
+            _check_refusal(row["refused"], row["bound"])
+
+    await retried(write)
+    return await get_fact(db, who, fact_id=fact_id)
+
+
+def _check_refusal(refused: str | None, bound: Any) -> None:
+    if refused is None:
+        return
+    if refused == "garden_forbidden":
+        raise Forbidden("A reader of this garden may not change what grows in it.", code="garden_forbidden")
+    if refused == "already_retracted":
+        raise Conflict("This fact has been taken back already.", code="already_retracted")
+    if refused == "valid_to_too_early":
+        raise BadRequest(f"valid_to: must be later than valid_from, which is {bound.isoformat()}.")
+    if refused == "timeline_occupied":
+        raise Conflict(
+            f"valid_to: the next fact of this timeline starts at {bound.isoformat()}; end it there or earlier.",
+            code="timeline_occupied",
+            details={"valid_to_at_most": bound.isoformat()},
+        )
+    raise fact_not_found()

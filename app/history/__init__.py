@@ -1,0 +1,1 @@
+"""History: what was taken back, and what came from what."""

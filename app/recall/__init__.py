@@ -1,0 +1,1 @@
+"""Recall: the graph of facts between entities, laid out for walking."""

@@ -1,0 +1,57 @@
+"""Tables of the room recall."""
+
+from sqlalchemy import (
+    Column,
+    Computed,
+    DateTime,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from app.db.metadata import metadata
+from app.db.rls import Rule
+
+# One row for each fact whose object is an entity, written and changed in the fact's transaction; it carries all that
+# a walk asks at any two times, so that walking touches no other table.
+entity_edges = Table(
+    "entity_edges",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("edge_id", Uuid(as_uuid=False), nullable=False, comment="the fact's id"),
+    Column("project_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("owner_key", Text, nullable=False),
+    Column("subject_entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("predicate_id", Uuid(as_uuid=False), nullable=False),
+    Column("object_entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("source_trust", Double, nullable=False),
+    Column("valid_from", DateTime(timezone=True), nullable=False),
+    Column("valid_to", DateTime(timezone=True), nullable=True),
+    Column(
+        "valid_until",
+        DateTime(timezone=True),
+        Computed("COALESCE(valid_to, 'infinity'::timestamp with time zone)", persisted=True),
+        nullable=True,
+    ),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("closed_at", DateTime(timezone=True), nullable=True),
+    Column("retracted_at", DateTime(timezone=True), nullable=True),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("tenant_id", "edge_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "edge_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
+    ),
+    Index("entity_edges_out_idx", "tenant_id", "project_id", "subject_entity_id", "confidence", "edge_id"),
+    Index("entity_edges_in_idx", "tenant_id", "project_id", "object_entity_id", "confidence", "edge_id"),
+    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+)
