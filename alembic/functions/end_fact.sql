@@ -3,7 +3,6 @@ CREATE OR REPLACE FUNCTION end_fact(p_fact uuid, p_valid_to timestamptz, p_admin
 RETURNS TABLE (refused text, bound timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
-SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -13,6 +12,8 @@ DECLARE
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_fact graph_facts;
     v_single boolean;
+    v_pending boolean;
+    v_now timestamptz;
     v_bound timestamptz;
 BEGIN
     SELECT f.* INTO v_fact FROM graph_facts f
@@ -29,7 +30,8 @@ BEGIN
         RETURN QUERY SELECT 'garden_forbidden', NULL::timestamptz;
         RETURN;
     END IF;
-    SELECT p.status = 'active' AND p.cardinality = 'single' INTO v_single FROM graph_predicates p
+    SELECT p.status = 'active' AND p.cardinality = 'single', p.status = 'pending' INTO v_single, v_pending
+    FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id = v_fact.predicate_id FOR KEY SHARE;
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_fact.subject_entity_id FOR NO KEY UPDATE;
@@ -52,8 +54,15 @@ BEGIN
         RETURN;
     END IF;
     IF p_valid_to IS DISTINCT FROM v_fact.valid_to THEN
+        v_now := clock_timestamp();
+        -- Open again, it enters the index that keeps a single-valued predicate single.
+        UPDATE graph_facts f SET single_valued = v_single
+        WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact AND f.single_valued <> v_single;
         PERFORM move_ends(v_tenant, v_project, ARRAY[p_fact], ARRAY[coalesce(p_valid_to, 'infinity')],
-                          ARRAY[clock_timestamp()]);
+                          ARRAY[v_now]);
+        IF v_pending THEN
+            PERFORM note_conflicts(v_tenant, v_project, ARRAY[p_fact], ARRAY[v_now]);
+        END IF;
     END IF;
     RETURN QUERY SELECT NULL::text, v_bound;
 END

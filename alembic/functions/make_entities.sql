@@ -4,6 +4,8 @@ CREATE OR REPLACE FUNCTION make_entities(p_tenant text, p_project text, p_names 
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,14 +24,20 @@ BEGIN
         ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING;
         SELECT array_agg(coalesce(p_known[n.ref], e.merged_into, e.entity_id) ORDER BY n.ref) INTO v_known
         FROM json_to_recordset(p_names) AS n(ref int, norm text)
-        LEFT JOIN graph_entities e
-          ON p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
-          AND e.canonical_norm = n.norm;
+        LEFT JOIN LATERAL (
+            SELECT e.merged_into, e.entity_id FROM graph_entities e
+            WHERE p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
+              AND e.canonical_norm = n.norm
+            OFFSET 0
+        ) e ON true;
     END IF;
-    UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
-    FROM json_to_recordset(p_names) AS n(ref int, kind text)
-    JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
-    WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL;
+    IF EXISTS (SELECT FROM json_to_recordset(p_names) AS n(kind text) WHERE n.kind IS NOT NULL) THEN
+        UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
+        FROM json_to_recordset(p_names) AS n(ref int, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL
+          AND e.entity_id = ANY (v_known);
+    END IF;
     RETURN v_known;
 END
 $$;

@@ -4,6 +4,8 @@ CREATE OR REPLACE FUNCTION make_predicates(p_tenant text, p_project text, p_name
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,7 +1,7 @@
 -- Makes one entity of two: facts, edges, mentions and aliases of p_from become those of p_into, whose name it keeps as
 -- an alias; p_from itself stays as a signpost. Beliefs that are now the same fold into one fact with the evidence of
 -- both; timelines that are now one are put in order. One transaction, one line in the audit log.
-CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text, p_reason text)
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
 RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -98,7 +98,7 @@ BEGIN
     INSERT INTO audit_log (tenant_id, event_id, project_id, event_type, key_id, agent_id, details, created_at)
     VALUES (v_tenant, make_id(), v_project, 'admin_action', p_key, v_agent,
             jsonb_build_object('action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved,
-                               'facts_folded', v_folded, 'reason', p_reason),
+                               'facts_folded', v_folded),
             v_now);
     RETURN QUERY SELECT NULL::text, v_moved, v_folded;
 END

@@ -5,20 +5,24 @@ CREATE OR REPLACE FUNCTION move_ends(
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
+DECLARE
+    v_fact graph_facts;
 BEGIN
-    IF p_facts IS NULL THEN
-        RETURN;
-    END IF;
-    INSERT INTO fact_closings (tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, u.moment, f.valid_to
-    FROM unnest(p_facts, p_ends, p_moments) u(fact_id, ends, moment)
-    JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE graph_facts f SET valid_to = nullif(u.ends, 'infinity'), closed_at = u.moment, updated_at = u.moment
-    FROM unnest(p_facts, p_ends, p_moments) u(fact_id, ends, moment)
-    WHERE f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE entity_edges x SET valid_to = nullif(u.ends, 'infinity'), closed_at = u.moment
-    FROM unnest(p_facts, p_ends, p_moments) u(fact_id, ends, moment)
-    WHERE x.tenant_id = p_tenant AND x.edge_id = u.fact_id;
+    -- One by one, each by its key: of a join with a list nobody can tell beforehand how it would be planned.
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        INSERT INTO fact_closings (tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_moments[i], v_fact.valid_to);
+        UPDATE graph_facts f
+        SET valid_to = nullif(p_ends[i], 'infinity'), closed_at = p_moments[i], updated_at = p_moments[i]
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        IF v_fact.object_entity_id IS NOT NULL THEN
+            UPDATE entity_edges x SET valid_to = nullif(p_ends[i], 'infinity'), closed_at = p_moments[i]
+            WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
+        END IF;
+    END LOOP;
 END
 $$;

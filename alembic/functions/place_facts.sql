@@ -4,18 +4,26 @@
 -- Where the predicate is single and active (mode 2) all values share one timeline: the value before ends where the new
 -- one starts, the new one ends where the next one starts, an equal start replaces. Where it is pending, a second value
 -- in words (mode 1) is kept and the conflict recorded.
+-- Each lookup asks for an order that only one index has, and sorting is off: which index is best cannot be told from
+-- statistics while a table is young, and its plan outlives that.
 -- Runs with the rights of its caller, who is write_facts.
 CREATE OR REPLACE FUNCTION place_facts(
     p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_evidence json, p_derived json)
 RETURNS fact_step[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
     v_turns int;
     v_turn fact_draft[];
     v_steps fact_step[];
+    v_held uuid;
+    v_confidence double precision;
+    v_moment timestamptz;
     v_all fact_step[] := '{}';
 BEGIN
     SELECT max(d.turn) INTO v_turns FROM unnest(p_drafts) d;
@@ -38,9 +46,10 @@ BEGIN
             SELECT x.fact_id, x.valid_until FROM (
                 SELECT f.fact_id, f.valid_until FROM graph_facts f
                 WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = d.subject_id
-                  AND f.predicate_id = d.predicate_id AND f.object_hash = d.object_hash AND f.valid_from <= d.valid_from
+                  AND f.predicate_id = d.predicate_id AND f.object_hash BETWEEN d.object_hash AND d.object_hash
+                  AND f.valid_from <= d.valid_from
                   AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
-                ORDER BY f.valid_from DESC LIMIT 1
+                ORDER BY f.object_hash DESC, f.valid_from DESC LIMIT 1
             ) x WHERE x.valid_until > d.valid_from
         ) same ON true
         LEFT JOIN LATERAL (
@@ -65,9 +74,9 @@ BEGIN
             SELECT f.fact_id, f.valid_from, f.valid_until FROM graph_facts f
             WHERE d.mode <> 2 AND f.tenant_id = p_tenant AND f.project_id = p_project
               AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
-              AND f.object_hash = d.object_hash AND f.valid_from > d.valid_from
+              AND f.object_hash BETWEEN d.object_hash AND d.object_hash AND f.valid_from > d.valid_from
               AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
-            ORDER BY f.valid_from LIMIT 1
+            ORDER BY f.object_hash, f.valid_from LIMIT 1
         ) next_same ON true
         CROSS JOIN LATERAL (
             SELECT coalesce(next_value.fact_id, next_same.fact_id) AS fact_id,
@@ -101,9 +110,18 @@ BEGIN
                CASE WHEN w.ends < 'infinity' THEN d.created_at END
         FROM unnest(v_steps) w
         JOIN unnest(v_turn) d ON d.idx = w.idx
-        JOIN graph_entities s ON s.tenant_id = p_tenant AND s.entity_id = d.subject_id
-        JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = d.predicate_id
-        LEFT JOIN graph_entities o ON o.tenant_id = p_tenant AND o.entity_id = d.object_id
+        CROSS JOIN LATERAL (
+            SELECT e.canonical_norm FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.entity_id = d.subject_id OFFSET 0
+        ) s
+        CROSS JOIN LATERAL (
+            SELECT p.canonical FROM graph_predicates p
+            WHERE p.tenant_id = p_tenant AND p.predicate_id = d.predicate_id OFFSET 0
+        ) p
+        LEFT JOIN LATERAL (
+            SELECT e.canonical_norm FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.entity_id = d.object_id OFFSET 0
+        ) o ON true
         WHERE w.is_new;
 
         INSERT INTO entity_edges (
@@ -130,54 +148,48 @@ BEGIN
 
         -- Said again: one more mention, the running mean of confidence, and perhaps a later end.
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE NOT w.is_new) THEN
-            UPDATE graph_facts f
-            SET mentions = f.mentions + 1, updated_at = d.created_at,
-                confidence = least(1, (f.confidence * f.mentions + d.confidence) / (f.mentions + 1))
-            FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
-            WHERE NOT w.is_new AND f.tenant_id = p_tenant AND f.fact_id = w.fact_id;
-            UPDATE entity_edges x SET confidence = f.confidence
-            FROM unnest(v_steps) w JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = w.fact_id
-            WHERE NOT w.is_new AND x.tenant_id = p_tenant AND x.edge_id = w.fact_id;
+            FOR v_held, v_confidence, v_moment IN
+                SELECT w.fact_id, d.confidence, d.created_at
+                FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx WHERE NOT w.is_new
+            LOOP
+                UPDATE graph_facts f
+                SET mentions = f.mentions + 1, updated_at = v_moment,
+                    confidence = least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1))
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held
+                RETURNING f.confidence INTO v_confidence;
+                UPDATE entity_edges x SET confidence = v_confidence
+                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held;
+            END LOOP;
             PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
             WHERE NOT w.is_new AND d.timed AND w.ends > w.held_until;
         END IF;
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.stretches) THEN
             -- The draft reaches over later facts of its belief: each of those lasts until the one after it.
-            PERFORM move_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at))
+            PERFORM move_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at)),
+                    note_conflicts(p_tenant, p_project, array_agg(x.fact_id) FILTER (WHERE x.mode = 1),
+                                   array_agg(x.at) FILTER (WHERE x.mode = 1))
             FROM (
-                SELECT f.fact_id, f.valid_until, d.created_at AS at,
+                SELECT f.fact_id, f.valid_until, d.mode, d.created_at AS at,
                        least(coalesce(d.valid_to, 'infinity'),
                              lead(f.valid_from) OVER (PARTITION BY d.idx ORDER BY f.valid_from)) AS ends
                 FROM unnest(v_steps) w
                 JOIN unnest(v_turn) d ON d.idx = w.idx
-                JOIN graph_facts f ON f.tenant_id = p_tenant AND f.project_id = p_project
-                    AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
-                    AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
-                    AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                CROSS JOIN LATERAL (
+                    SELECT f.fact_id, f.valid_from, f.valid_until FROM graph_facts f
+                    WHERE f.tenant_id = p_tenant AND f.project_id = p_project
+                      AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
+                      AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
+                      AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                    OFFSET 0
+                ) f
                 WHERE w.stretches
             ) x WHERE x.ends > x.valid_until;
         END IF;
 
-        IF EXISTS (SELECT FROM unnest(v_turn) d WHERE d.mode = 1) THEN
-            INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
-            SELECT p_tenant, p_project, make_id(), x.fact_id, f.fact_id, d.created_at
-            FROM unnest(v_steps) w
-            JOIN unnest(v_turn) d ON d.idx = w.idx AND d.mode = 1 AND d.confidence > 0
-            JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = w.fact_id
-            CROSS JOIN LATERAL (
-                SELECT g.fact_id FROM graph_facts g
-                WHERE g.tenant_id = p_tenant AND g.project_id = p_project AND g.subject_entity_id = d.subject_id
-                  AND g.predicate_id = d.predicate_id AND g.valid_from < f.valid_until
-                  AND g.valid_until > f.valid_from AND g.scope = d.scope AND g.owner_key = d.owner_key
-                  AND g.retracted_at IS NULL AND g.object_value IS NOT NULL AND g.object_hash <> d.object_hash
-                  AND g.confidence > 0
-                ORDER BY g.valid_from DESC, g.fact_id LIMIT 20
-            ) x
-            WHERE NOT EXISTS (SELECT FROM fact_conflicts c
-                              WHERE c.tenant_id = p_tenant AND c.fact_a = f.fact_id AND c.fact_b = x.fact_id)
-            ON CONFLICT DO NOTHING;
-        END IF;
+        PERFORM note_conflicts(p_tenant, p_project, array_agg(w.fact_id), array_agg(d.created_at))
+        FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+        WHERE d.mode = 1;
         v_all := v_all || v_steps;
     END LOOP;
 

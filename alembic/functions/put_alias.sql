@@ -4,6 +4,8 @@ RETURNS TABLE (entity_id uuid, alias_id uuid, alias text, created_at timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -20,6 +22,11 @@ BEGIN
     -- Held against a merge, which moves the aliases it sees.
     PERFORM FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity FOR KEY SHARE;
     v_now := clock_timestamp();
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.canonical_norm = p_norm) THEN
+        RETURN QUERY SELECT v_entity, NULL::uuid, p_alias, v_now, false;
+        RETURN;
+    END IF;
     INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
     VALUES (v_tenant, p_id, v_project, v_entity, p_alias, p_norm, v_now)
     ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;

@@ -4,6 +4,8 @@ CREATE OR REPLACE FUNCTION resolve_predicates(p_tenant text, p_project text, p_n
 RETURNS TABLE (ref int, predicate_id uuid, canonical text, cardinality text, status text, copy boolean)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

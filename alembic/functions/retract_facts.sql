@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION retract_facts(
 RETURNS TABLE (fact_id uuid, refused text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
-SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -26,9 +25,9 @@ BEGIN
               AND m.agent_id = v_agent AND m.role IN ('admin', 'writer')) AS writes
     ) g
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
-      AND (f.fact_id = ANY (p_facts)
-           OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate AND f.scope = p_scope
-               AND f.retracted_at IS NULL))
+      AND (p_facts IS NULL OR f.fact_id = ANY (p_facts))
+      AND (p_facts IS NOT NULL OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate
+                                   AND f.scope = p_scope AND f.retracted_at IS NULL))
       AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
       AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens));
     PERFORM FROM graph_predicates p

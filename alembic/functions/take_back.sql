@@ -6,25 +6,39 @@ CREATE OR REPLACE FUNCTION take_back(
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
 AS $$
+DECLARE
+    v_fact graph_facts;
+    v_conflict uuid;
 BEGIN
-    IF p_facts IS NULL THEN
-        RETURN;
-    END IF;
-    INSERT INTO fact_retractions (
-        tenant_id, project_id, retraction_id, fact_id, kind, reason, retracted_by, confidence_before, retracted_at)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, p_kind, p_reason, p_agent, f.confidence, u.moment
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE graph_facts f SET confidence = 0, retracted_at = u.moment, updated_at = u.moment
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    WHERE f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE entity_edges x SET confidence = 0, retracted_at = u.moment
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    WHERE x.tenant_id = p_tenant AND x.edge_id = u.fact_id;
-    UPDATE fact_conflicts c
-    SET status = 'resolved', resolved_by = p_agent, resolved_at = u.moment, resolution_note = p_kind
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    WHERE c.tenant_id = p_tenant AND c.status = 'open' AND (c.fact_a = u.fact_id OR c.fact_b = u.fact_id);
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        INSERT INTO fact_retractions (
+            tenant_id, project_id, retraction_id, fact_id, kind, reason, retracted_by, confidence_before, retracted_at)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
+        UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        IF v_fact.object_entity_id IS NOT NULL THEN
+            UPDATE entity_edges x SET confidence = 0, retracted_at = p_moments[i]
+            WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
+            CONTINUE;
+        END IF;
+        FOR v_conflict IN
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_a)
+            UNION ALL
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_b)
+        LOOP
+            UPDATE fact_conflicts c
+            SET status = 'resolved', resolved_by = p_agent, resolved_at = p_moments[i], resolution_note = p_kind
+            WHERE c.tenant_id = p_tenant AND c.conflict_id = v_conflict;
+        END LOOP;
+    END LOOP;
 END
 $$;

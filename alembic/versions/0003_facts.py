@@ -163,6 +163,8 @@ CREATE UNIQUE INDEX graph_facts_open_entity_key
     WHERE valid_to IS NULL AND retracted_at IS NULL AND object_entity_id IS NOT NULL;
 CREATE INDEX graph_facts_open_idx ON graph_facts (tenant_id, project_id, created_at, fact_id)
     WHERE valid_to IS NULL AND retracted_at IS NULL;
+CREATE INDEX graph_facts_open_predicate_idx ON graph_facts (tenant_id, project_id, predicate_id, created_at, fact_id)
+    WHERE valid_to IS NULL AND retracted_at IS NULL;
 CREATE UNIQUE INDEX graph_facts_open_single_key
     ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id)
     WHERE valid_to IS NULL AND retracted_at IS NULL AND single_valued;
@@ -397,11 +399,15 @@ AS $$
 $$;""",
     r"""
 -- Which entities these names or ids mean: a canonical name beats an alias, a merged entity is what it became.
+-- OFFSET 0 keeps each a lookup: a plan made while the tables were small would read them whole for ever after.
 -- Runs with the rights of its caller: a reader finds what they may see, a definer function what there is.
 CREATE OR REPLACE FUNCTION resolve_entities(p_tenant text, p_project text, p_names json)
 RETURNS TABLE (ref int, entity_id uuid, state text, candidates uuid[])
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -417,18 +423,24 @@ BEGIN
         SELECT coalesce(e.merged_into, e.entity_id) AS id
         FROM graph_entities e
         WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.canonical_norm = n.norm
+        OFFSET 0
     ) c ON true
     LEFT JOIN LATERAL (
-        SELECT coalesce(e.merged_into, e.entity_id) AS id
-        FROM graph_entities e
-        WHERE n.norm IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project AND e.entity_id = n.entity_id
+        SELECT coalesce(x.merged_into, x.entity_id) AS id
+        FROM (SELECT e.merged_into, e.entity_id, e.project_id FROM graph_entities e
+              WHERE n.norm IS NULL AND e.tenant_id = p_tenant AND e.entity_id = n.entity_id OFFSET 0) x
+        WHERE x.project_id = p_project
     ) i ON true
     LEFT JOIN LATERAL (
         -- What is suppressed must not make a name ambiguous for those who cannot see it.
         SELECT coalesce(array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression = 0),
                         array_agg(DISTINCT s.entity_id)) AS ids
-        FROM graph_entity_aliases s
-        WHERE c.id IS NULL AND s.tenant_id = p_tenant AND s.project_id = p_project AND s.alias_norm = n.norm
+        FROM (
+            SELECT a.entity_id, a.suppression FROM graph_entity_aliases a
+            WHERE c.id IS NULL AND a.tenant_id = p_tenant AND a.project_id = p_project
+              AND a.alias_norm BETWEEN n.norm AND n.norm
+            ORDER BY a.alias_norm OFFSET 0
+        ) s
     ) a ON true
     CROSS JOIN LATERAL (
         SELECT coalesce(c.id, i.id, CASE WHEN cardinality(a.ids) = 1 THEN a.ids[1] END) AS found
@@ -442,6 +454,8 @@ CREATE OR REPLACE FUNCTION resolve_predicates(p_tenant text, p_project text, p_n
 RETURNS TABLE (ref int, predicate_id uuid, canonical text, cardinality text, status text, copy boolean)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -494,6 +508,8 @@ CREATE OR REPLACE FUNCTION make_entities(p_tenant text, p_project text, p_names 
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -512,14 +528,20 @@ BEGIN
         ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING;
         SELECT array_agg(coalesce(p_known[n.ref], e.merged_into, e.entity_id) ORDER BY n.ref) INTO v_known
         FROM json_to_recordset(p_names) AS n(ref int, norm text)
-        LEFT JOIN graph_entities e
-          ON p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
-          AND e.canonical_norm = n.norm;
+        LEFT JOIN LATERAL (
+            SELECT e.merged_into, e.entity_id FROM graph_entities e
+            WHERE p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
+              AND e.canonical_norm = n.norm
+            OFFSET 0
+        ) e ON true;
     END IF;
-    UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
-    FROM json_to_recordset(p_names) AS n(ref int, kind text)
-    JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
-    WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL;
+    IF EXISTS (SELECT FROM json_to_recordset(p_names) AS n(kind text) WHERE n.kind IS NOT NULL) THEN
+        UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
+        FROM json_to_recordset(p_names) AS n(ref int, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL
+          AND e.entity_id = ANY (v_known);
+    END IF;
     RETURN v_known;
 END
 $$;""",
@@ -530,6 +552,8 @@ CREATE OR REPLACE FUNCTION make_predicates(p_tenant text, p_project text, p_name
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -571,21 +595,25 @@ CREATE OR REPLACE FUNCTION move_ends(
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
+DECLARE
+    v_fact graph_facts;
 BEGIN
-    IF p_facts IS NULL THEN
-        RETURN;
-    END IF;
-    INSERT INTO fact_closings (tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, u.moment, f.valid_to
-    FROM unnest(p_facts, p_ends, p_moments) u(fact_id, ends, moment)
-    JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE graph_facts f SET valid_to = nullif(u.ends, 'infinity'), closed_at = u.moment, updated_at = u.moment
-    FROM unnest(p_facts, p_ends, p_moments) u(fact_id, ends, moment)
-    WHERE f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE entity_edges x SET valid_to = nullif(u.ends, 'infinity'), closed_at = u.moment
-    FROM unnest(p_facts, p_ends, p_moments) u(fact_id, ends, moment)
-    WHERE x.tenant_id = p_tenant AND x.edge_id = u.fact_id;
+    -- One by one, each by its key: of a join with a list nobody can tell beforehand how it would be planned.
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        INSERT INTO fact_closings (tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_moments[i], v_fact.valid_to);
+        UPDATE graph_facts f
+        SET valid_to = nullif(p_ends[i], 'infinity'), closed_at = p_moments[i], updated_at = p_moments[i]
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        IF v_fact.object_entity_id IS NOT NULL THEN
+            UPDATE entity_edges x SET valid_to = nullif(p_ends[i], 'infinity'), closed_at = p_moments[i]
+            WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
+        END IF;
+    END LOOP;
 END
 $$;""",
     r"""
@@ -597,26 +625,75 @@ CREATE OR REPLACE FUNCTION take_back(
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
 AS $$
+DECLARE
+    v_fact graph_facts;
+    v_conflict uuid;
 BEGIN
-    IF p_facts IS NULL THEN
-        RETURN;
-    END IF;
-    INSERT INTO fact_retractions (
-        tenant_id, project_id, retraction_id, fact_id, kind, reason, retracted_by, confidence_before, retracted_at)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, p_kind, p_reason, p_agent, f.confidence, u.moment
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE graph_facts f SET confidence = 0, retracted_at = u.moment, updated_at = u.moment
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    WHERE f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
-    UPDATE entity_edges x SET confidence = 0, retracted_at = u.moment
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    WHERE x.tenant_id = p_tenant AND x.edge_id = u.fact_id;
-    UPDATE fact_conflicts c
-    SET status = 'resolved', resolved_by = p_agent, resolved_at = u.moment, resolution_note = p_kind
-    FROM unnest(p_facts, p_moments) u(fact_id, moment)
-    WHERE c.tenant_id = p_tenant AND c.status = 'open' AND (c.fact_a = u.fact_id OR c.fact_b = u.fact_id);
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        INSERT INTO fact_retractions (
+            tenant_id, project_id, retraction_id, fact_id, kind, reason, retracted_by, confidence_before, retracted_at)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
+        UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        IF v_fact.object_entity_id IS NOT NULL THEN
+            UPDATE entity_edges x SET confidence = 0, retracted_at = p_moments[i]
+            WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
+            CONTINUE;
+        END IF;
+        FOR v_conflict IN
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_a)
+            UNION ALL
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_b)
+        LOOP
+            UPDATE fact_conflicts c
+            SET status = 'resolved', resolved_by = p_agent, resolved_at = p_moments[i], resolution_note = p_kind
+            WHERE c.tenant_id = p_tenant AND c.conflict_id = v_conflict;
+        END LOOP;
+    END LOOP;
+END
+$$;""",
+    r"""
+-- Records which other values in words these facts contradict: those of the same subject, predicate, scope and owner
+-- whose times overlap, while the predicate is pending. At most 20 for each, the latest first.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION note_conflicts(p_tenant text, p_project text, p_facts uuid[], p_moments timestamptz[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+DECLARE
+    v_fact graph_facts;
+BEGIN
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        CONTINUE WHEN v_fact.object_value IS NULL OR v_fact.confidence = 0 OR v_fact.retracted_at IS NOT NULL;
+        INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
+        SELECT p_tenant, p_project, make_id(), x.fact_id, v_fact.fact_id, p_moments[i]
+        FROM (
+            SELECT g.fact_id FROM graph_facts g
+            WHERE g.tenant_id = p_tenant AND g.project_id = p_project
+              AND g.subject_entity_id = v_fact.subject_entity_id AND g.predicate_id = v_fact.predicate_id
+              AND g.valid_from < v_fact.valid_until AND g.valid_until > v_fact.valid_from
+              AND g.scope = v_fact.scope AND g.owner_key = v_fact.owner_key AND g.retracted_at IS NULL
+              AND g.object_value IS NOT NULL AND g.object_hash <> v_fact.object_hash AND g.confidence > 0
+            ORDER BY g.valid_from DESC LIMIT 20
+        ) x
+        WHERE (SELECT true FROM fact_conflicts c
+               WHERE c.tenant_id = p_tenant AND c.fact_a = v_fact.fact_id AND c.fact_b = x.fact_id LIMIT 1) IS NULL
+        ON CONFLICT DO NOTHING;
+    END LOOP;
 END
 $$;""",
     r"""
@@ -626,18 +703,26 @@ $$;""",
 -- Where the predicate is single and active (mode 2) all values share one timeline: the value before ends where the new
 -- one starts, the new one ends where the next one starts, an equal start replaces. Where it is pending, a second value
 -- in words (mode 1) is kept and the conflict recorded.
+-- Each lookup asks for an order that only one index has, and sorting is off: which index is best cannot be told from
+-- statistics while a table is young, and its plan outlives that.
 -- Runs with the rights of its caller, who is write_facts.
 CREATE OR REPLACE FUNCTION place_facts(
     p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_evidence json, p_derived json)
 RETURNS fact_step[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
     v_turns int;
     v_turn fact_draft[];
     v_steps fact_step[];
+    v_held uuid;
+    v_confidence double precision;
+    v_moment timestamptz;
     v_all fact_step[] := '{}';
 BEGIN
     SELECT max(d.turn) INTO v_turns FROM unnest(p_drafts) d;
@@ -660,9 +745,10 @@ BEGIN
             SELECT x.fact_id, x.valid_until FROM (
                 SELECT f.fact_id, f.valid_until FROM graph_facts f
                 WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = d.subject_id
-                  AND f.predicate_id = d.predicate_id AND f.object_hash = d.object_hash AND f.valid_from <= d.valid_from
+                  AND f.predicate_id = d.predicate_id AND f.object_hash BETWEEN d.object_hash AND d.object_hash
+                  AND f.valid_from <= d.valid_from
                   AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
-                ORDER BY f.valid_from DESC LIMIT 1
+                ORDER BY f.object_hash DESC, f.valid_from DESC LIMIT 1
             ) x WHERE x.valid_until > d.valid_from
         ) same ON true
         LEFT JOIN LATERAL (
@@ -687,9 +773,9 @@ BEGIN
             SELECT f.fact_id, f.valid_from, f.valid_until FROM graph_facts f
             WHERE d.mode <> 2 AND f.tenant_id = p_tenant AND f.project_id = p_project
               AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
-              AND f.object_hash = d.object_hash AND f.valid_from > d.valid_from
+              AND f.object_hash BETWEEN d.object_hash AND d.object_hash AND f.valid_from > d.valid_from
               AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
-            ORDER BY f.valid_from LIMIT 1
+            ORDER BY f.object_hash, f.valid_from LIMIT 1
         ) next_same ON true
         CROSS JOIN LATERAL (
             SELECT coalesce(next_value.fact_id, next_same.fact_id) AS fact_id,
@@ -723,9 +809,18 @@ BEGIN
                CASE WHEN w.ends < 'infinity' THEN d.created_at END
         FROM unnest(v_steps) w
         JOIN unnest(v_turn) d ON d.idx = w.idx
-        JOIN graph_entities s ON s.tenant_id = p_tenant AND s.entity_id = d.subject_id
-        JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = d.predicate_id
-        LEFT JOIN graph_entities o ON o.tenant_id = p_tenant AND o.entity_id = d.object_id
+        CROSS JOIN LATERAL (
+            SELECT e.canonical_norm FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.entity_id = d.subject_id OFFSET 0
+        ) s
+        CROSS JOIN LATERAL (
+            SELECT p.canonical FROM graph_predicates p
+            WHERE p.tenant_id = p_tenant AND p.predicate_id = d.predicate_id OFFSET 0
+        ) p
+        LEFT JOIN LATERAL (
+            SELECT e.canonical_norm FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.entity_id = d.object_id OFFSET 0
+        ) o ON true
         WHERE w.is_new;
 
         INSERT INTO entity_edges (
@@ -752,54 +847,48 @@ BEGIN
 
         -- Said again: one more mention, the running mean of confidence, and perhaps a later end.
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE NOT w.is_new) THEN
-            UPDATE graph_facts f
-            SET mentions = f.mentions + 1, updated_at = d.created_at,
-                confidence = least(1, (f.confidence * f.mentions + d.confidence) / (f.mentions + 1))
-            FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
-            WHERE NOT w.is_new AND f.tenant_id = p_tenant AND f.fact_id = w.fact_id;
-            UPDATE entity_edges x SET confidence = f.confidence
-            FROM unnest(v_steps) w JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = w.fact_id
-            WHERE NOT w.is_new AND x.tenant_id = p_tenant AND x.edge_id = w.fact_id;
+            FOR v_held, v_confidence, v_moment IN
+                SELECT w.fact_id, d.confidence, d.created_at
+                FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx WHERE NOT w.is_new
+            LOOP
+                UPDATE graph_facts f
+                SET mentions = f.mentions + 1, updated_at = v_moment,
+                    confidence = least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1))
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held
+                RETURNING f.confidence INTO v_confidence;
+                UPDATE entity_edges x SET confidence = v_confidence
+                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held;
+            END LOOP;
             PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
             WHERE NOT w.is_new AND d.timed AND w.ends > w.held_until;
         END IF;
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.stretches) THEN
             -- The draft reaches over later facts of its belief: each of those lasts until the one after it.
-            PERFORM move_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at))
+            PERFORM move_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at)),
+                    note_conflicts(p_tenant, p_project, array_agg(x.fact_id) FILTER (WHERE x.mode = 1),
+                                   array_agg(x.at) FILTER (WHERE x.mode = 1))
             FROM (
-                SELECT f.fact_id, f.valid_until, d.created_at AS at,
+                SELECT f.fact_id, f.valid_until, d.mode, d.created_at AS at,
                        least(coalesce(d.valid_to, 'infinity'),
                              lead(f.valid_from) OVER (PARTITION BY d.idx ORDER BY f.valid_from)) AS ends
                 FROM unnest(v_steps) w
                 JOIN unnest(v_turn) d ON d.idx = w.idx
-                JOIN graph_facts f ON f.tenant_id = p_tenant AND f.project_id = p_project
-                    AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
-                    AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
-                    AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                CROSS JOIN LATERAL (
+                    SELECT f.fact_id, f.valid_from, f.valid_until FROM graph_facts f
+                    WHERE f.tenant_id = p_tenant AND f.project_id = p_project
+                      AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
+                      AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
+                      AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                    OFFSET 0
+                ) f
                 WHERE w.stretches
             ) x WHERE x.ends > x.valid_until;
         END IF;
 
-        IF EXISTS (SELECT FROM unnest(v_turn) d WHERE d.mode = 1) THEN
-            INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
-            SELECT p_tenant, p_project, make_id(), x.fact_id, f.fact_id, d.created_at
-            FROM unnest(v_steps) w
-            JOIN unnest(v_turn) d ON d.idx = w.idx AND d.mode = 1 AND d.confidence > 0
-            JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = w.fact_id
-            CROSS JOIN LATERAL (
-                SELECT g.fact_id FROM graph_facts g
-                WHERE g.tenant_id = p_tenant AND g.project_id = p_project AND g.subject_entity_id = d.subject_id
-                  AND g.predicate_id = d.predicate_id AND g.valid_from < f.valid_until
-                  AND g.valid_until > f.valid_from AND g.scope = d.scope AND g.owner_key = d.owner_key
-                  AND g.retracted_at IS NULL AND g.object_value IS NOT NULL AND g.object_hash <> d.object_hash
-                  AND g.confidence > 0
-                ORDER BY g.valid_from DESC, g.fact_id LIMIT 20
-            ) x
-            WHERE NOT EXISTS (SELECT FROM fact_conflicts c
-                              WHERE c.tenant_id = p_tenant AND c.fact_a = f.fact_id AND c.fact_b = x.fact_id)
-            ON CONFLICT DO NOTHING;
-        END IF;
+        PERFORM note_conflicts(p_tenant, p_project, array_agg(w.fact_id), array_agg(d.created_at))
+        FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
+        WHERE d.mode = 1;
         v_all := v_all || v_steps;
     END LOOP;
 
@@ -836,6 +925,7 @@ $$;""",
 -- Writes facts, one or a thousand, in one call: resolves or makes the entities and predicates they name, and puts each
 -- where it belongs. Answers a row for each, in order. When one is refused and p_atomic, nothing is written.
 -- Of the owner, because what a policy hides still counts here; the scope comes from the settings and from nowhere else.
+-- OFFSET 0 keeps a join a lookup: a plan made while the tables were small would read them whole for ever after.
 -- Locks, always in this order: new names, predicates (against a change of cardinality), subjects by id, objects.
 CREATE OR REPLACE FUNCTION write_facts(
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean)
@@ -850,6 +940,8 @@ RETURNS TABLE (
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -865,7 +957,7 @@ DECLARE
     v_good fact_draft[];
     v_placed fact_draft[];
     v_steps fact_step[] := '{}';
-    v_now timestamptz;
+    v_now timestamptz := clock_timestamp();
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'write_facts needs a scope with tenant and project' USING ERRCODE = 'insufficient_privilege';
@@ -885,10 +977,14 @@ BEGIN
         SELECT v.idx, (array_agg(v.note_id ORDER BY v.at))[1] AS first_note,
                min(v.at) FILTER (WHERE n.note_id IS NULL) AS missing
         FROM json_to_recordset(p_evidence) AS v(idx int, at int, note_id uuid)
-        LEFT JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = v.note_id AND n.project_id = v_project
-            AND n.deleted_at IS NULL AND n.suppression = 0
-            AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
-            AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+        LEFT JOIN LATERAL (
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = v_tenant AND n.note_id = v.note_id AND n.project_id = v_project
+              AND n.deleted_at IS NULL AND n.suppression = 0
+              AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
+              AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+            OFFSET 0
+        ) n ON true
         GROUP BY v.idx
     )
     SELECT array_agg(ROW(
@@ -900,6 +996,7 @@ BEGIN
             WHEN 'predicate_deprecated' THEN 'predicate'
             WHEN 'note_not_found' THEN 'evidence[' || c.missing || ']'
             WHEN 'garden_forbidden' THEN 'garden_id'
+            WHEN 'valid_to_too_early' THEN 'valid_to'
             ELSE CASE WHEN v_states[d.s] IN ('unknown', 'ambiguous') THEN 'subject' ELSE 'object' END
         END)::fact_draft ORDER BY d.idx)
     INTO v_drafts
@@ -915,6 +1012,7 @@ BEGIN
             WHEN r.predicate_id IS NULL AND r.norm IS NULL THEN 'predicate_not_found'
             WHEN r.status = 'deprecated' THEN 'predicate_deprecated'
             WHEN c.missing IS NOT NULL THEN 'note_not_found'
+            WHEN d.valid_from IS NULL AND d.valid_to <= v_now THEN 'valid_to_too_early'
             WHEN d.garden_id IS NOT NULL AND d.garden_id <> ALL (v_gardens) THEN 'garden_forbidden'
         END AS refused
     ) f;
@@ -928,17 +1026,15 @@ BEGIN
             ARRAY(SELECT DISTINCT d.p FROM unnest(v_good) d));
 
         -- 3. Locks: a predicate whose cardinality is about to change, an entity about to be merged, is waited for.
-        PERFORM FROM graph_predicates p
-        WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
-        ORDER BY p.predicate_id FOR KEY SHARE;
-        PERFORM FROM graph_entities e
-        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (ARRAY(SELECT v_entities[d.s] FROM unnest(v_good) d))
-        ORDER BY e.entity_id FOR NO KEY UPDATE;
-        IF EXISTS (SELECT FROM unnest(v_good) d WHERE d.o IS NOT NULL) THEN
-            PERFORM FROM graph_entities e
-            WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (ARRAY(SELECT v_entities[d.o] FROM unnest(v_good) d))
-            ORDER BY e.entity_id FOR KEY SHARE;
-        END IF;
+        PERFORM FROM (SELECT DISTINCT u.id FROM unnest(v_predicates) u(id) ORDER BY u.id) u
+        CROSS JOIN LATERAL (
+            SELECT FROM graph_predicates p WHERE p.tenant_id = v_tenant AND p.predicate_id = u.id FOR KEY SHARE) p;
+        PERFORM FROM (SELECT DISTINCT v_entities[d.s] AS id FROM unnest(v_good) d ORDER BY id) u
+        CROSS JOIN LATERAL (
+            SELECT FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = u.id FOR NO KEY UPDATE) e;
+        PERFORM FROM (SELECT DISTINCT v_entities[d.o] AS id FROM unnest(v_good) d WHERE d.o IS NOT NULL ORDER BY id) u
+        CROSS JOIN LATERAL (
+            SELECT FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = u.id FOR KEY SHARE) e;
 
         -- 4. One clock for all that follows, read when nobody else can write these timelines. Each draft is a
         -- microsecond later than the one before it, so that two in one batch are as two in a row. Those of one
@@ -961,12 +1057,22 @@ BEGIN
                         WHEN p.status = 'pending' AND d.o IS NULL THEN 1 ELSE 0 END AS mode_now,
                    greatest(s.suppression, o.suppression) AS hidden
             FROM unnest(v_good) d
-            JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = v_predicates[d.p]
-                AND p.status <> 'deprecated'
-            JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = v_entities[d.s]
-                AND s.merged_into IS NULL
-            LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
-            WHERE o.merged_into IS NULL
+            CROSS JOIN LATERAL (
+                SELECT p.predicate_id, p.status, p.cardinality FROM graph_predicates p
+                WHERE p.tenant_id = v_tenant AND p.predicate_id = v_predicates[d.p] AND p.status <> 'deprecated'
+                OFFSET 0
+            ) p
+            CROSS JOIN LATERAL (
+                SELECT s.suppression FROM graph_entities s
+                WHERE s.tenant_id = v_tenant AND s.entity_id = v_entities[d.s] AND s.merged_into IS NULL
+                OFFSET 0
+            ) s
+            LEFT JOIN LATERAL (
+                SELECT o.suppression, o.merged_into FROM graph_entities o
+                WHERE o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
+                OFFSET 0
+            ) o ON true
+            WHERE o.merged_into IS NULL AND (d.valid_to IS NULL OR d.valid_from IS NOT NULL OR d.valid_to > v_now)
           ) u
         ) t;
         IF cardinality(v_placed) IS DISTINCT FROM cardinality(v_good) THEN
@@ -983,17 +1089,20 @@ BEGIN
                    v_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
            CASE WHEN f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
            ARRAY(SELECT x.from_fact_id FROM graph_fact_supersessions x
-                 WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id ORDER BY x.supersession_id),
+                 WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id AND x.created_at = f.created_at
+                 ORDER BY x.supersession_id),
            ARRAY(SELECT x.conflict_id FROM fact_conflicts x
                  WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.detected_at >= v_now
                  ORDER BY x.conflict_id),
            f.fact_id, s.entity_id, s.canonical, s.kind, p.predicate_id, p.canonical, p.status, p.cardinality,
            o.entity_id, o.canonical, o.kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
            f.source_trust, f.confidence, f.valid_from, f.valid_to, f.created_at, f.closed_at, f.retracted_at,
-           EXISTS (SELECT FROM fact_conflicts x
-                   WHERE x.tenant_id = v_tenant AND x.fact_a = f.fact_id AND x.status = 'open')
-               OR EXISTS (SELECT FROM fact_conflicts x
-                          WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.status = 'open'),
+           coalesce(
+               (SELECT true FROM fact_conflicts x
+                WHERE x.tenant_id = v_tenant AND x.fact_a = f.fact_id AND x.status = 'open' LIMIT 1),
+               (SELECT true FROM fact_conflicts x
+                WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.status = 'open' LIMIT 1),
+               false),
            ARRAY(SELECT x.note_id FROM graph_fact_evidence x
                  WHERE x.tenant_id = v_tenant AND x.fact_id = f.fact_id ORDER BY x.created_at, x.evidence_id),
            ARRAY(SELECT encode(x.source_hash, 'hex') FROM fact_derivations x
@@ -1001,10 +1110,18 @@ BEGIN
            encode(f.fact_hash, 'hex'), f.mentions
     FROM unnest(v_drafts) d
     LEFT JOIN unnest(v_steps) w ON w.idx = d.idx
-    LEFT JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = w.fact_id
-    LEFT JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
-    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
-    LEFT JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+    LEFT JOIN LATERAL (
+        SELECT f.* FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = w.fact_id OFFSET 0
+    ) f ON true
+    LEFT JOIN LATERAL (
+        SELECT e.* FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = f.subject_entity_id OFFSET 0
+    ) s ON true
+    LEFT JOIN LATERAL (
+        SELECT e.* FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = f.object_entity_id OFFSET 0
+    ) o ON true
+    LEFT JOIN LATERAL (
+        SELECT p.* FROM graph_predicates p WHERE p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id OFFSET 0
+    ) p ON true
     ORDER BY d.idx;
 END
 $$;""",
@@ -1037,7 +1154,6 @@ CREATE OR REPLACE FUNCTION retract_facts(
 RETURNS TABLE (fact_id uuid, refused text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
-SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -1058,9 +1174,9 @@ BEGIN
               AND m.agent_id = v_agent AND m.role IN ('admin', 'writer')) AS writes
     ) g
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
-      AND (f.fact_id = ANY (p_facts)
-           OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate AND f.scope = p_scope
-               AND f.retracted_at IS NULL))
+      AND (p_facts IS NULL OR f.fact_id = ANY (p_facts))
+      AND (p_facts IS NOT NULL OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate
+                                   AND f.scope = p_scope AND f.retracted_at IS NULL))
       AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
       AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens));
     PERFORM FROM graph_predicates p
@@ -1089,7 +1205,6 @@ CREATE OR REPLACE FUNCTION end_fact(p_fact uuid, p_valid_to timestamptz, p_admin
 RETURNS TABLE (refused text, bound timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
-SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -1099,6 +1214,8 @@ DECLARE
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_fact graph_facts;
     v_single boolean;
+    v_pending boolean;
+    v_now timestamptz;
     v_bound timestamptz;
 BEGIN
     SELECT f.* INTO v_fact FROM graph_facts f
@@ -1115,7 +1232,8 @@ BEGIN
         RETURN QUERY SELECT 'garden_forbidden', NULL::timestamptz;
         RETURN;
     END IF;
-    SELECT p.status = 'active' AND p.cardinality = 'single' INTO v_single FROM graph_predicates p
+    SELECT p.status = 'active' AND p.cardinality = 'single', p.status = 'pending' INTO v_single, v_pending
+    FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id = v_fact.predicate_id FOR KEY SHARE;
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_fact.subject_entity_id FOR NO KEY UPDATE;
@@ -1138,8 +1256,15 @@ BEGIN
         RETURN;
     END IF;
     IF p_valid_to IS DISTINCT FROM v_fact.valid_to THEN
+        v_now := clock_timestamp();
+        -- Open again, it enters the index that keeps a single-valued predicate single.
+        UPDATE graph_facts f SET single_valued = v_single
+        WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact AND f.single_valued <> v_single;
         PERFORM move_ends(v_tenant, v_project, ARRAY[p_fact], ARRAY[coalesce(p_valid_to, 'infinity')],
-                          ARRAY[clock_timestamp()]);
+                          ARRAY[v_now]);
+        IF v_pending THEN
+            PERFORM note_conflicts(v_tenant, v_project, ARRAY[p_fact], ARRAY[v_now]);
+        END IF;
     END IF;
     RETURN QUERY SELECT NULL::text, v_bound;
 END
@@ -1283,6 +1408,8 @@ RETURNS TABLE (entity_id uuid, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -1324,6 +1451,8 @@ RETURNS TABLE (entity_id uuid, alias_id uuid, alias text, created_at timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -1340,6 +1469,11 @@ BEGIN
     -- Held against a merge, which moves the aliases it sees.
     PERFORM FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity FOR KEY SHARE;
     v_now := clock_timestamp();
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.canonical_norm = p_norm) THEN
+        RETURN QUERY SELECT v_entity, NULL::uuid, p_alias, v_now, false;
+        RETURN;
+    END IF;
     INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
     VALUES (v_tenant, p_id, v_project, v_entity, p_alias, p_norm, v_now)
     ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
@@ -1441,7 +1575,7 @@ $$;""",
 -- Makes one entity of two: facts, edges, mentions and aliases of p_from become those of p_into, whose name it keeps as
 -- an alias; p_from itself stays as a signpost. Beliefs that are now the same fold into one fact with the evidence of
 -- both; timelines that are now one are put in order. One transaction, one line in the audit log.
-CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text, p_reason text)
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
 RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -1538,14 +1672,14 @@ BEGIN
     INSERT INTO audit_log (tenant_id, event_id, project_id, event_type, key_id, agent_id, details, created_at)
     VALUES (v_tenant, make_id(), v_project, 'admin_action', p_key, v_agent,
             jsonb_build_object('action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved,
-                               'facts_folded', v_folded, 'reason', p_reason),
+                               'facts_folded', v_folded),
             v_now);
     RETURN QUERY SELECT NULL::text, v_moved, v_folded;
 END
 $$;""",
 )
 SIGNATURES = (
-    "merge_entities(uuid, uuid, text, text)",
+    "merge_entities(uuid, uuid, text)",
     "fold_beliefs(text, text, text, uuid, uuid, timestamptz)",
     "put_alias(uuid, uuid, text, text)",
     "put_entity(uuid, text, text, text, json)",
@@ -1556,6 +1690,7 @@ SIGNATURES = (
     "put_facts(text, text, text, uuid[], text, json, json, json, json, json, boolean)",
     "write_facts(json, json, json, json, json, boolean)",
     "place_facts(text, text, text, fact_draft[], json, json)",
+    "note_conflicts(text, text, uuid[], timestamptz[])",
     "take_back(text, text, text, uuid[], text, text, timestamptz[])",
     "move_ends(text, text, uuid[], timestamptz[], timestamptz[])",
     "make_predicates(text, text, json, int[])",

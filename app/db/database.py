@@ -60,6 +60,10 @@ class Session:
         found = (await self.execute(statement, params)).mappings().one_or_none()
         return None if found is None else dict(found)
 
+    async def query(self, query: str, params: dict[str, Any]) -> list[Row]:
+        """All rows of a statement that is written out, with `%(name)s` for parameters."""
+        return [dict(row) for row in (await self.connection.exec_driver_sql(query, params)).mappings()]
+
     def wake_workers(self) -> None:
         """Asks for one wake-up of the workers after the commit."""
         if self._wakeups.soon not in self._after_commit:
@@ -180,13 +184,15 @@ class Database:
     async def fetch(self, who: Scoped, statement: ClauseElement) -> list[Row]:
         """One read in the scope of `who`, in one round trip."""
         compiled = statement.compile(dialect=self._dialect, compile_kwargs={"render_postcompile": True})
-        query = f"{SET_SCOPE_INLINE}; ".encode()
-        body, values = str(compiled), compiled.params
+        return await self.query(who, str(compiled), dict(compiled.params or {}))
+
+    async def query(self, who: Scoped, query: str, params: dict[str, Any]) -> list[Row]:
+        """The same for a statement that is written out: composing and compiling a large one costs more than it does."""
 
         async def read(hot: HotConnection) -> list[Row]:
             async with AsyncClientCursor(hot.connection, row_factory=dict_row) as cursor:
-                scope = cursor.mogrify(query, who.arguments())
-                await cursor.execute((scope + cursor.mogrify(body.encode(), values)).encode())
+                scope = cursor.mogrify(SET_SCOPE_INLINE, who.arguments())
+                await cursor.execute(f"{scope}; {cursor.mogrify(query.encode(), params)}".encode())
                 cursor.nextset()
                 return await cursor.fetchall()
 

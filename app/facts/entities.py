@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 
 from app.db.database import Database, Row, Session
-from app.errors import Conflict, NotFound
+from app.errors import BadRequest, Conflict, NotFound
 from app.facts import queries
 from app.facts.names import Name, as_id, entity_name, normalize_entity_name
 from app.facts.retries import retried
@@ -152,6 +152,8 @@ async def add_alias(db: Database, who: Principal, *, entity_id: UUID, data: Alia
         row = await step.session.row(queries.PUT_ALIAS, arguments)
         if row is None:
             raise entity_not_found()
+        if row["alias_id"] is None:
+            raise Conflict("alias: this is the entity's own name already.", code="alias_is_name")
         alias = AliasRead(
             alias_id=row["alias_id"], entity_id=row["entity_id"], alias=row["alias"], created_at=row["created_at"]
         )
@@ -159,25 +161,23 @@ async def add_alias(db: Database, who: Principal, *, entity_id: UUID, data: Alia
 
 
 async def merge_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityMerge, once: Once) -> Answer:
-    """Merges another entity into this one, with all that is known of it."""
+    """Merges two entities into one, with all that is known of either."""
+    if (data.into is None) == (data.source is None):
+        raise BadRequest("into: name the entity to merge into, or the one to merge as from, and not both.")
+    source, target = (entity_id, data.into) if data.into is not None else (data.source, entity_id)
 
     async def write() -> Answer:
         async with once.tenant(db, who) as step:
             if step.stored:
                 return step.stored
-            arguments = {
-                "source": str(data.entity_id),
-                "target": str(entity_id),
-                "key": who.key_id,
-                "reason": data.reason,
-            }
+            arguments = {"source": str(source), "target": str(target), "key": who.key_id}
             row = await step.session.row(queries.MERGE_ENTITIES, arguments)
             assert row is not None
             _check_merge(row["refused"])
-            entity = await _read(step.session, who, str(entity_id))
+            entity = await _read(step.session, who, str(target))
             body = EntityMerged(
                 entity=entity,
-                merged=data.entity_id,
+                merged=UUID(str(source)),
                 facts_moved=row["facts_moved"],
                 facts_folded=row["facts_folded"],
             )
@@ -188,7 +188,7 @@ async def merge_entity(db: Database, who: Principal, *, entity_id: UUID, data: E
 
 def _check_merge(refused: str | None) -> None:
     if refused == "same_entity":
-        raise Conflict("entity_id: an entity cannot be merged into itself.", code="same_entity")
+        raise Conflict("into: an entity cannot be merged into itself.", code="same_entity")
     if refused == "entity_merged":
         raise Conflict(
             "One of the two has been merged already; read it by its id to see what it became.", code="entity_merged"

@@ -12,7 +12,7 @@ MAX_NAME = 512
 MAX_PREDICATE = 200
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=\S)")
 SCHEME_ALONE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\s*$")
-ID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}$")
+ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$")
 # Shown as nothing: controls, formats, surrogates, unassigned, and the separators.
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Zs", "Zl", "Zp"})
 
@@ -26,7 +26,7 @@ class Name(msgspec.Struct, frozen=True):
 
 def normalize_entity_name(text: str) -> str:
     """Trimmed, white space collapsed, lower case; in a URI white space becomes a hyphen."""
-    collapsed = " ".join(unicodedata.normalize("NFC", text).split()).lower()
+    collapsed = _lower(" ".join(text.split()))
     return collapsed.replace(" ", "-") if URI.match(collapsed) else collapsed
 
 
@@ -43,7 +43,12 @@ def predicate_name(text: str, field: str) -> Name:
     """The name of a predicate."""
     _require_text(text, field, limit=MAX_PREDICATE, code="invalid_predicate")
     shown = " ".join(unicodedata.normalize("NFC", text).split())
-    return Name(shown, shown.lower())
+    return Name(shown, _lower(shown))
+
+
+def _lower(text: str) -> str:
+    # Lower case first: it can leave letters apart that then belong together.
+    return unicodedata.normalize("NFC", text.lower())
 
 
 def as_id(text: str) -> str | None:

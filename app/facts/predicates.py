@@ -58,23 +58,28 @@ def _require_administrator(who: Principal) -> None:
 
 async def list_predicates(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> PredicateList:
     """The predicates this project can use."""
-    statement = queries.select_predicates(
-        tenant_id=who.tenant_id, filters=filters, after=page.after, limit=page.limit + 1
-    )
+    asked = {name: value for name, value in filters.items() if value is not None}
+    if page.after is not None:
+        asked |= {"after": page.after[0]}
+    statement = queries.select_predicates(set(asked))
+    params = {**asked, "tenant": who.tenant_id, "limit": page.limit + 1}
+    params["after_id"] = None if page.after is None else page.after[1]
     rows, next_cursor = page.cut(
-        await db.fetch(who, statement), key=lambda row: [row["canonical_norm"], str(row["predicate_id"])]
+        await db.query(who, statement, params), key=lambda row: [row["canonical_norm"], str(row["predicate_id"])]
     )
     return PredicateList(predicates=[_present(row, who) for row in rows], next_cursor=next_cursor)
 
 
 async def get_predicate(db: Database, who: Principal, *, predicate_id: UUID) -> PredicateRead:
     """One predicate."""
-    return _present(_only(await db.fetch(who, _select_one(who, predicate_id))), who)
+    return _present(_only(await db.query(who, SELECT_ONE, _one(who, predicate_id))), who)
 
 
-def _select_one(who: Principal, predicate_id: UUID | str) -> Any:
-    filters = {"predicate_id": str(predicate_id)}
-    return queries.select_predicates(tenant_id=who.tenant_id, filters=filters, after=None, limit=1)
+SELECT_ONE = queries.select_predicates({"predicate_id"})
+
+
+def _one(who: Principal, predicate_id: UUID | str) -> dict[str, Any]:
+    return {"tenant": who.tenant_id, "predicate_id": str(predicate_id), "limit": 1}
 
 
 def _only(rows: list[Row]) -> Row:
@@ -114,7 +119,7 @@ async def create_predicate(db: Database, who: Principal, *, data: PredicateCreat
         if found is None and not created:
             found = await queries.find_predicate_named(step.session, **place)
         chosen = row["predicate_id"] if found is None else str(found["predicate_id"])
-        shown = _present(_only(await step.session.rows(_select_one(who, chosen))), who)
+        shown = _present(_only(await step.session.query(SELECT_ONE, _one(who, chosen))), who)
         if not created and (shown.cardinality, shown.status) != (data.cardinality, data.status):
             raise Conflict(
                 f"name: {shown.name} is there already, {shown.status} and {shown.cardinality}; change it with PATCH.",
@@ -128,7 +133,7 @@ async def _require_changeable(session: Session, who: Principal, predicate_id: UU
     row = await queries.find_predicate(session, tenant_id=who.tenant_id, predicate_id=str(predicate_id))
     if row is None:
         # One of the installation that this tenant has never used is as read-only as its copy would be.
-        if await session.rows(_select_one(who, predicate_id)):
+        if await session.query(SELECT_ONE, _one(who, predicate_id)):
             raise _read_only()
         raise predicate_not_found()
     if row["global"]:
@@ -157,7 +162,7 @@ async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, d
             row = await session.row(queries.CONFIGURE_PREDICATE, arguments)
             assert row is not None
             _check_change(row, status)
-            return _present(_only(await session.rows(_select_one(who, predicate_id))), who)
+            return _present(_only(await session.query(SELECT_ONE, _one(who, predicate_id))), who)
 
     return await retried(write)
 

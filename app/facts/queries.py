@@ -4,28 +4,21 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    Uuid,
     and_,
-    case,
-    cast,
     exists,
     func,
     literal,
     literal_column,
-    or_,
     select,
     text,
-    tuple_,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.types import NullType
 
 from app.db.database import Row, Session
 from app.facts.tables import (
     fact_closings,
-    fact_conflicts,
-    global_predicate_aliases,
-    global_predicates,
     graph_entities,
     graph_entity_aliases,
     graph_fact_evidence,
@@ -58,7 +51,7 @@ PUT_ENTITY = text("SELECT * FROM put_entity(CAST(:id AS uuid), :canonical, :norm
 # Gives an entity one more name.
 PUT_ALIAS = text("SELECT * FROM put_alias(CAST(:entity AS uuid), CAST(:id AS uuid), :alias, :norm)")
 # Makes one entity of two.
-MERGE_ENTITIES = text("SELECT * FROM merge_entities(CAST(:source AS uuid), CAST(:target AS uuid), :key, :reason)")
+MERGE_ENTITIES = text("SELECT * FROM merge_entities(CAST(:source AS uuid), CAST(:target AS uuid), :key)")
 # Changes cardinality or status of a predicate, with what follows for its facts.
 CONFIGURE_PREDICATE = text(
     "SELECT * FROM configure_predicate(CAST(:predicate AS uuid), :cardinality, :status, :resolve)"
@@ -66,7 +59,7 @@ CONFIGURE_PREDICATE = text(
 
 
 def _sql(expression: str) -> Any:
-    return literal_column(expression)
+    return literal_column(expression, NullType())
 
 
 INFINITY = _sql("'infinity'::timestamptz")
@@ -134,44 +127,37 @@ def _meant(tenant_id: str, project_id: str, norm: str) -> Any:
     return union_all(canonical, alias)
 
 
-def select_predicates(*, tenant_id: str, filters: dict[str, Any], after: list[str] | None, limit: int) -> Any:
-    """Predicates the project can use, by name; a row of the installation that is not copied yet among them."""
-    own = select(
-        _p.predicate_id, _p.canonical, _p.canonical_norm, _p.cardinality, _p.status, _p.scope_key, _p.created_at,
-        _p.updated_at,
-        func.array(
-            select(graph_predicate_aliases.c.alias)
-            .where(graph_predicate_aliases.c.tenant_id == tenant_id,
-                   graph_predicate_aliases.c.predicate_id == _p.predicate_id)
-            .order_by(graph_predicate_aliases.c.alias_norm)
-            .scalar_subquery()
-        ).label("aliases"),
-    ).where(_p.tenant_id == tenant_id)  # fmt: skip
-    g = global_predicates.c
-    copied = exists().where(_p.tenant_id == tenant_id, _p.predicate_id == g.predicate_id)
-    shared = select(
-        g.predicate_id, g.canonical, g.canonical_norm, g.cardinality, g.status, literal("__global__"), g.created_at,
-        g.updated_at,
-        func.array(
-            select(global_predicate_aliases.c.alias)
-            .where(global_predicate_aliases.c.predicate_id == g.predicate_id)
-            .order_by(global_predicate_aliases.c.alias_norm)
-            .scalar_subquery()
-        ),
-    ).where(~copied)  # fmt: skip
-    all_of_them = union_all(own, shared).subquery()
-    c = all_of_them.c
-    conditions: list[Any] = []
-    if (status := filters.get("status")) is not None:
-        conditions.append(c.status == status)
-    if (prefix := filters.get("prefix")) is not None:
-        conditions += [c.canonical_norm >= prefix, c.canonical_norm < prefix + "\U0010ffff"]
-    if (predicate_id := filters.get("predicate_id")) is not None:
-        conditions.append(c.predicate_id == cast(literal(predicate_id), Uuid(as_uuid=False)))
-    if after is not None:
-        here = tuple_(literal(after[0]), cast(literal(after[1]), Uuid(as_uuid=False)))
-        conditions.append(tuple_(c.canonical_norm, c.predicate_id) > here)
-    return select(all_of_them).where(and_(True, *conditions)).order_by(c.canonical_norm, c.predicate_id).limit(limit)
+# Predicates the project can use, by name; rows of the installation that are not copied yet among them.
+_PREDICATES = """
+    SELECT u.*,
+           ARRAY(SELECT a.alias FROM graph_predicate_aliases a
+                 WHERE a.tenant_id = %(tenant)s AND a.predicate_id = u.predicate_id ORDER BY a.alias_norm)
+           || ARRAY(SELECT a.alias FROM global_predicate_aliases a
+                    WHERE a.predicate_id = u.predicate_id ORDER BY a.alias_norm) AS aliases
+    FROM (
+        SELECT p.predicate_id, p.canonical, p.canonical_norm, p.cardinality, p.status, p.scope_key, p.created_at,
+               p.updated_at
+        FROM graph_predicates p WHERE p.tenant_id = %(tenant)s
+        UNION ALL
+        SELECT g.predicate_id, g.canonical, g.canonical_norm, g.cardinality, g.status, '__global__', g.created_at,
+               g.updated_at
+        FROM global_predicates g
+        WHERE NOT EXISTS (SELECT FROM graph_predicates p
+                          WHERE p.tenant_id = %(tenant)s AND p.predicate_id = g.predicate_id)
+    ) u
+    WHERE true{where}
+    ORDER BY u.canonical_norm, u.predicate_id LIMIT %(limit)s"""
+_PREDICATES_ASKED = {
+    "status": "u.status = %(status)s",
+    "prefix": "u.canonical_norm >= %(prefix)s AND u.canonical_norm < %(prefix)s || U&'\\+10FFFF'",
+    "predicate_id": "u.predicate_id = %(predicate_id)s::uuid",
+    "after": "(u.canonical_norm, u.predicate_id) > (%(after)s, %(after_id)s::uuid)",
+}
+
+
+def select_predicates(asked: set[str]) -> str:
+    """The query for the filters that are given."""
+    return _PREDICATES.format(where="".join(f" AND {_PREDICATES_ASKED[name]}" for name in sorted(asked)))
 
 
 async def insert_predicate(session: Session, *, row: Row) -> bool:
@@ -220,216 +206,205 @@ async def find_predicate_alias(session: Session, *, tenant_id: str, scope_key: s
 
 
 class FactFilter:
-    """What a reader asks of facts, and at which two times."""
+    """At which two times facts are asked for; each time is an expression in SQL."""
 
     def __init__(self, *, tenant_id: str, project_id: str, valid_at: datetime | None, as_of: datetime | None) -> None:
-        self.tenant_id = tenant_id
-        self.project_id = project_id
+        self.params: dict[str, Any] = {"tenant": tenant_id, "project": project_id, "valid_at": valid_at, "as_of": as_of}
+        self.known_at = None if as_of is None else "%(as_of)s::timestamptz"
         # The database's clock decides what is valid now, since it also decided when facts begin.
-        self.known_at: Any = None if as_of is None else literal(as_of)
-        default: Any = func.now() if as_of is None else literal(as_of)
-        self.valid_at: Any = default if valid_at is None else literal(valid_at)
+        self.valid_at = "%(valid_at)s::timestamptz" if valid_at is not None else (self.known_at or "now()")
 
-    def ends(self) -> Any:
+    def ends(self, fact: str = "f") -> str:
         """When a fact ended as it was recorded at the known time."""
         if self.known_at is None:
-            return _f.valid_until
-        c = fact_closings.c
-        before = (
-            select(func.coalesce(c.previous_valid_to, INFINITY))
-            .where(c.tenant_id == self.tenant_id, c.fact_id == _f.fact_id, c.recorded_at > self.known_at)
-            .order_by(c.recorded_at)
-            .limit(1)
-            .scalar_subquery()
+            return f"{fact}.valid_until"
+        return (
+            f"CASE WHEN {fact}.closed_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
+            "SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c WHERE c.tenant_id = %(tenant)s "
+            f"AND c.fact_id = {fact}.fact_id AND c.recorded_at > {self.known_at} ORDER BY c.recorded_at LIMIT 1"
+            f") ELSE {fact}.valid_until END"
         )
-        return case((_f.closed_at > self.known_at, before), else_=_f.valid_until)
 
-    def conditions(self, *, inactive: bool) -> list[Any]:
+    def confidence(self, fact: str = "f") -> str:
+        """How sure it was at the known time: taking back sets it to nothing."""
+        if self.known_at is None:
+            return f"{fact}.confidence"
+        return (
+            f"CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
+            "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
+            f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) ELSE {fact}.confidence END"
+        )
+
+    def conditions(self, fact: str = "f", *, inactive: bool = False) -> list[str]:
         """Which facts were believed at the known time and valid at the other; with `inactive` all ever known then."""
-        found: list[Any] = [_f.tenant_id == self.tenant_id, _f.project_id == self.project_id]
+        found = [f"{fact}.tenant_id = %(tenant)s", f"{fact}.project_id = %(project)s"]
         if self.known_at is not None:
-            found.append(_f.created_at <= self.known_at)
+            found.append(f"{fact}.created_at <= {self.known_at}")
         if inactive:
             return found
-        found.append(_f.valid_from <= self.valid_at)
+        found.append(f"{fact}.valid_from <= {self.valid_at}")
         if self.known_at is None:
-            return [*found, _f.retracted_at.is_(None), _f.valid_until > self.valid_at]
+            return [*found, f"{fact}.retracted_at IS NULL", f"{fact}.valid_until > {self.valid_at}"]
         return [
             *found,
-            or_(_f.retracted_at.is_(None), _f.retracted_at > self.known_at),
+            f"({fact}.retracted_at IS NULL OR {fact}.retracted_at > {self.known_at})",
             # Without the first half no index bounds what was closed since.
-            or_(_f.valid_until > self.valid_at, _f.closed_at > self.known_at),
-            self.ends() > self.valid_at,
+            f"({fact}.valid_until > {self.valid_at} OR {fact}.closed_at > {self.known_at})",
+            f"{self.ends(fact)} > {self.valid_at}",
         ]
 
 
-def _fact_columns(tenant_id: str, when: FactFilter) -> list[Any]:
-    known = when.known_at
-    v, k = graph_fact_evidence.c, fact_conflicts.c
-    evidence = select(v.note_id).where(v.tenant_id == tenant_id, v.fact_id == _f.fact_id)
-    conflicts = (k.tenant_id == tenant_id, k.status == "open")
-    retraction: Any = _f.retracted_at
-    closed: Any = _f.closed_at
-    confidence: Any = _f.confidence
+# A fact with the names of what it speaks of, its evidence and whether it is in conflict, as it was known at a time.
+# OFFSET 0 keeps the joins lookups from the chosen few, which no statistics of a young table would suggest.
+_FACT = """
+    SELECT f.fact_id, f.subject_entity_id AS subject_id, s.canonical AS subject_name, s.kind AS subject_kind,
+           f.predicate_id, p.canonical AS predicate_name, p.status AS predicate_status,
+           p.cardinality AS predicate_cardinality, f.object_entity_id AS object_id, o.canonical AS object_name,
+           o.kind AS object_kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
+           f.source_trust, {confidence} AS confidence, f.valid_from, nullif({ends}, 'infinity') AS valid_to,
+           f.created_at, {closed} AS closed_at, {retracted} AS retracted_at,
+           EXISTS (SELECT FROM fact_conflicts k
+                   WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND k.status = 'open')
+               OR EXISTS (SELECT FROM fact_conflicts k
+                          WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.status = 'open')
+               AS contradicted,
+           ARRAY(SELECT v.note_id FROM graph_fact_evidence v
+                 WHERE v.tenant_id = %(tenant)s AND v.fact_id = f.fact_id AND {cited}
+                 ORDER BY v.created_at, v.evidence_id) AS evidence,
+           ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d
+                 WHERE d.tenant_id = %(tenant)s AND d.fact_id = f.fact_id ORDER BY d.source_hash) AS derived_from,
+           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions
+    FROM {chosen} c
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_facts x WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_entities x
+        WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.subject_entity_id OFFSET 0) s
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_predicates x
+        WHERE x.tenant_id = %(tenant)s AND x.predicate_id = f.predicate_id OFFSET 0) p
+    LEFT JOIN LATERAL (
+        SELECT x.* FROM graph_entities x
+        WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.object_entity_id OFFSET 0) o ON true
+    WHERE {known}
+    ORDER BY {order}"""
+
+
+def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
+    known, ends = when.known_at, when.ends()
+    closed = retracted = cited = ""
     if known is not None:
-        evidence = evidence.where(v.created_at <= known)
-        retraction = case((_f.retracted_at > known, None), else_=_f.retracted_at)
-        closed = case((_f.closed_at > known, None), else_=_f.closed_at)
-        before = _sql(
-            "(SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = graph_facts.tenant_id "
-            "AND r.fact_id = graph_facts.fact_id ORDER BY r.retracted_at LIMIT 1)"
+        before = (
+            "(SELECT max(x.recorded_at) FROM fact_closings x WHERE x.tenant_id = %(tenant)s "  # noqa: S608
+            f"AND x.fact_id = f.fact_id AND x.recorded_at <= {known})"
         )
-        confidence = case((_f.retracted_at > known, before), else_=_f.confidence)
-    derived = _sql(
-        "ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d WHERE d.tenant_id = graph_facts.tenant_id "
-        "AND d.fact_id = graph_facts.fact_id ORDER BY d.source_hash)"
-    ).label("derived_from")
-    return [
-        _f.fact_id, _f.subject_entity_id.label("subject_id"), _f.predicate_id, _f.object_entity_id.label("object_id"),
-        _f.object_value, _f.value_type, _f.scope, _f.garden_id, _f.agent_id, _f.source, _f.source_trust,
-        confidence.label("confidence"), _f.valid_from,
-        func.nullif(when.ends(), INFINITY).label("valid_to"), _f.created_at, closed.label("closed_at"),
-        retraction.label("retracted_at"),
-        or_(
-            exists().where(*conflicts, k.fact_a == _f.fact_id), exists().where(*conflicts, k.fact_b == _f.fact_id)
-        ).label("contradicted"),
-        func.array(evidence.order_by(v.created_at, v.evidence_id).scalar_subquery()).label("evidence"),
-        derived, func.encode(_f.fact_hash, "hex").label("fact_hash"), _f.mentions,
-    ]  # fmt: skip
-
-
-def _with_names(facts: Any, tenant_id: str) -> Any:
-    """Facts with the names of what they speak of."""
-    subject, target = graph_entities.alias("s"), graph_entities.alias("o")
-    c = facts.c
-    names = [
-        subject.c.canonical.label("subject_name"), subject.c.kind.label("subject_kind"),
-        _p.canonical.label("predicate_name"), _p.status.label("predicate_status"),
-        _p.cardinality.label("predicate_cardinality"), target.c.canonical.label("object_name"),
-        target.c.kind.label("object_kind"),
-    ]  # fmt: skip
-    joined = (
-        facts.join(subject, and_(subject.c.tenant_id == tenant_id, subject.c.entity_id == c.subject_id))
-        .join(graph_predicates, and_(_p.tenant_id == tenant_id, _p.predicate_id == c.predicate_id))
-        .outerjoin(target, and_(target.c.tenant_id == tenant_id, target.c.entity_id == c.object_id))
+        made_so = f"CASE WHEN {ends} < 'infinity' THEN f.created_at END"
+        closed = f"CASE WHEN f.closed_at <= {known} THEN f.closed_at ELSE coalesce({before}, {made_so}) END"
+        retracted = f"CASE WHEN f.retracted_at <= {known} THEN f.retracted_at END"
+        cited = f"v.created_at <= {known}"
+    return _FACT.format(
+        confidence=when.confidence(),
+        ends=ends,
+        closed=closed or "f.closed_at",
+        retracted=retracted or "f.retracted_at",
+        cited=cited or "true",
+        chosen=chosen,
+        known="true" if known is None else f"f.created_at <= {known}",
+        order=order,
     )
-    return select(facts, *names).select_from(joined)
 
 
-def select_fact(*, tenant_id: str, fact_id: str, when: FactFilter) -> Any:
+def select_fact(when: FactFilter) -> str:
     """One fact, whatever became of it."""
-    found = select(*_fact_columns(tenant_id, when)).where(
-        *when.conditions(inactive=True)[:1], _f.fact_id == fact_id, *_known(when)
-    )
-    return _with_names(found.subquery("f"), tenant_id)
+    return _facts(when, chosen="(SELECT %(fact)s::uuid AS fact_id)", order="f.fact_id")
 
 
-def _known(when: FactFilter) -> list[Any]:
-    return [] if when.known_at is None else [_f.created_at <= when.known_at]
-
-
-def select_facts(*, when: FactFilter, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
-    """Facts, newest first. Those that are open have an index of their own, so history does not slow this down."""
-    inactive = bool(filters.get("include_inactive"))
-    conditions = [*when.conditions(inactive=inactive), *_asked(when, filters)]
-    if after is not None:
-        here = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
-        conditions.append(tuple_(_f.created_at, _f.fact_id) < here)
-    columns = _fact_columns(when.tenant_id, when)
-    newest = (_f.created_at.desc(), _f.fact_id.desc())
-
-    def part(*more: Any) -> Any:
-        return select(_f.fact_id, _f.created_at).where(*conditions, *more).order_by(*newest).limit(limit)
-
-    if inactive or when.known_at is not None:
-        chosen = part().subquery("chosen")
-    else:
-        # Open facts, and the few whose end is known but not yet come: two ranges, each with its own index.
-        both = union_all(
-            select(part(_f.valid_to.is_(None)).subquery()), select(part(_f.valid_until < INFINITY).subquery())
-        ).subquery()
-        chosen = (
-            select(both.c.fact_id).order_by(both.c.created_at.desc(), both.c.fact_id.desc()).limit(limit)
-        ).subquery("chosen")
-    facts = select(*columns).where(_f.tenant_id == when.tenant_id, _f.fact_id == chosen.c.fact_id).subquery("f")
-    return _with_names(facts, when.tenant_id).order_by(facts.c.created_at.desc(), facts.c.fact_id.desc())
-
-
-def _asked(when: FactFilter, filters: dict[str, Any]) -> list[Any]:
-    found: list[Any] = []
-    for name, column in (("entity", _f.subject_entity_id), ("object", _f.object_entity_id)):
-        entity = filters.get(name)
-        if entity is None:
-            continue
-        entity_id, norm = entity
-        if norm is None:
-            meant = _meant_by_id(when.tenant_id, when.project_id, entity_id)
-        else:
-            # Several entities by that alias make this subquery fail, which is told as the conflict it is.
-            meant = select(_meant(when.tenant_id, when.project_id, norm).subquery())
-        found.append(column == meant.scalar_subquery())
-    if (predicate := filters.get("predicate")) is not None:
-        found.append(
-            _f.predicate_id
-            == text(
-                "(SELECT r.predicate_id FROM resolve_predicates(:tenant, :project, CAST(:names AS json)) r)"
-            ).bindparams(tenant=when.tenant_id, project=when.project_id, names=predicate)
-        )
-    for name in ("scope", "source", "garden_id"):
-        if (value := filters.get(name)) is not None:
-            found.append(_f[name] == value)
-    if (least := filters.get("min_confidence")) is not None:
-        found.append(_f.confidence >= least)
-    if filters.get("include_contradicted") is False:
-        found.append(~_worse_of_two(when))
-    return found
-
-
-def _worse_of_two(when: FactFilter) -> Any:
-    """In an open conflict with a fact that is preferred: of higher confidence, or as high and written later."""
-    k, other = fact_conflicts.c, graph_facts.alias("other")
-    open_conflict = and_(k.tenant_id == when.tenant_id, k.status == "open")
-    pair = or_(
-        and_(k.fact_a == _f.fact_id, k.fact_b == other.c.fact_id),
-        and_(k.fact_b == _f.fact_id, k.fact_a == other.c.fact_id),
-    )
-    preferred = tuple_(other.c.confidence, other.c.created_at) > tuple_(_f.confidence, _f.created_at)
-    return exists().where(
-        open_conflict,
-        pair,
-        other.c.tenant_id == when.tenant_id,
-        other.c.retracted_at.is_(None),
-        preferred,
-    )
-
-
-# The chain a fact belongs to, both ways, link by link.
-CHAIN = text(
-    """
-    WITH RECURSIVE chain(fact_id, depth) AS (
-        SELECT CAST(:fact AS uuid), 0
-        UNION
-        SELECT CASE s.from_fact_id WHEN c.fact_id THEN s.to_fact_id ELSE s.from_fact_id END, c.depth + 1
-        FROM chain c
-        CROSS JOIN LATERAL (
-            (SELECT x.from_fact_id, x.to_fact_id FROM graph_fact_supersessions x
-             WHERE x.tenant_id = :tenant AND x.from_fact_id = c.fact_id ORDER BY x.supersession_id LIMIT 50)
-            UNION ALL
-            (SELECT x.from_fact_id, x.to_fact_id FROM graph_fact_supersessions x
-             WHERE x.tenant_id = :tenant AND x.to_fact_id = c.fact_id ORDER BY x.supersession_id LIMIT 50)
-        ) s
-        WHERE c.depth < :depth
-    )
-    SELECT fact_id FROM chain GROUP BY fact_id ORDER BY min(depth), fact_id LIMIT :limit
-    """
-)
-
-
-def select_facts_by_id(*, when: FactFilter, ids: list[str]) -> Any:
+def select_chain(when: FactFilter) -> str:
     """Facts by their ids, in the order of valid_from."""
-    facts = select(*_fact_columns(when.tenant_id, when)).where(_f.tenant_id == when.tenant_id, _f.fact_id.in_(ids))
-    found = facts.subquery("f")
-    return _with_names(found, when.tenant_id).order_by(found.c.valid_from, found.c.created_at, found.c.fact_id)
+    chosen = "(SELECT unnest(%(facts)s::uuid[]) AS fact_id)"
+    return _facts(when, chosen=chosen, order="f.valid_from, f.created_at, f.fact_id")
+
+
+# The entity that an id means.
+_BY_ID = """(SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
+    WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.entity_id = %({name})s::uuid)"""
+# The entity that a name means; several make the subquery fail, which is told as the conflict it is.
+_BY_NAME = """(SELECT coalesce(
+    (SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
+     WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.canonical_norm = %({name})s),
+    (SELECT a.entity_id FROM graph_entity_aliases a
+     WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %({name})s
+       AND NOT EXISTS (SELECT FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s
+                         AND e.canonical_norm = %({name})s))))"""
+# In an open conflict with a fact that is preferred: of higher confidence, or as high and written later.
+_WORSE = """EXISTS (
+    SELECT FROM fact_conflicts k
+    JOIN graph_facts x ON x.tenant_id = %(tenant)s
+        AND x.fact_id = CASE k.fact_a WHEN f.fact_id THEN k.fact_b ELSE k.fact_a END
+    WHERE k.tenant_id = %(tenant)s AND k.status = 'open' AND (k.fact_a = f.fact_id OR k.fact_b = f.fact_id)
+      AND {seen} AND (({sure}, x.created_at) > ({as_sure}, f.created_at)))"""
+_ASKED = {
+    "entity": "f.subject_entity_id = {meant}",
+    "object": "f.object_entity_id = {meant}",
+    "predicate": "f.predicate_id = (SELECT r.predicate_id FROM resolve_predicates("
+    "%(tenant)s, %(project)s, %(predicate)s::json) r)",
+    "scope": "f.scope = %(scope)s",
+    "source": "f.source = %(source)s",
+    "garden_id": "f.garden_id = %(garden_id)s::uuid",
+    "min_confidence": "{sure} >= %(min_confidence)s",
+    "after": "(f.created_at, f.fact_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
+}
+# Of one entity there are only so many: all of them, and then the newest.
+_OF_ENTITY = """(
+    SELECT u.fact_id FROM (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} OFFSET 0) u
+    ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
+# Open facts, and the few whose end is known but not yet come: two ranges, each with an index of its own, so that
+# history does not slow this down.
+_CURRENT = """(
+    SELECT u.fact_id FROM (
+        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_to IS NULL
+         ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
+        UNION ALL
+        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_until < 'infinity'
+         ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
+    ) u ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
+_ANY_TIME = """(
+    SELECT f.fact_id FROM graph_facts f WHERE {where}
+    ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)"""
+
+
+def select_facts(when: FactFilter, *, asked: set[str], by_id: set[str], inactive: bool, preferred: bool) -> str:
+    """Facts newest first; `asked` are the filters that are given, `by_id` those of them that name an entity by id."""
+    where = when.conditions(inactive=inactive)
+    for name in sorted(asked):
+        meant = (_BY_ID if name in by_id else _BY_NAME).format(name=name)
+        where.append(_ASKED[name].format(meant=meant, sure=when.confidence()))
+    if preferred:
+        seen = " AND ".join(when.conditions("x", inactive=inactive))
+        where.append("NOT " + _WORSE.format(seen=seen, sure=when.confidence("x"), as_sure=when.confidence()))
+    shape = _CURRENT if when.known_at is None and not inactive else _ANY_TIME
+    if asked & {"entity", "object"}:
+        shape = _OF_ENTITY
+    chosen = shape.format(where=" AND ".join(where))
+    return _facts(when, chosen=chosen, order="f.created_at DESC, f.fact_id DESC")
+
+
+# The chain a fact belongs to: what it superseded, and so on, and what superseded it; nearest first.
+CHAIN = """
+    WITH RECURSIVE older(fact_id) AS (
+        SELECT %(fact)s::uuid
+        UNION
+        SELECT x.from_fact_id FROM older c
+        JOIN graph_fact_supersessions x ON x.tenant_id = %(tenant)s AND x.to_fact_id = c.fact_id
+    ), newer(fact_id) AS (
+        SELECT %(fact)s::uuid
+        UNION
+        SELECT x.to_fact_id FROM newer c
+        JOIN graph_fact_supersessions x ON x.tenant_id = %(tenant)s AND x.from_fact_id = c.fact_id
+    )
+    (SELECT fact_id, 'older' AS side FROM older LIMIT %(limit)s)
+    UNION ALL
+    (SELECT fact_id, 'newer' FROM newer LIMIT %(limit)s)"""
 
 
 def select_supersessions(*, tenant_id: str, ids: list[str]) -> Any:

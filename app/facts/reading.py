@@ -88,8 +88,8 @@ def _when(who: Principal, *, valid_at: datetime | None = None, as_of: datetime |
 
 async def get_fact(db: Database, who: Principal, *, fact_id: UUID, as_of: datetime | None = None) -> FactRead:
     """One fact, whatever became of it."""
-    statement = queries.select_fact(tenant_id=who.tenant_id, fact_id=str(fact_id), when=_when(who, as_of=as_of))
-    rows = await db.fetch(who, statement)
+    when = _when(who, as_of=as_of)
+    rows = await db.query(who, queries.select_fact(when), {**when.params, "fact": str(fact_id)})
     if not rows:
         raise fact_not_found()
     return present_fact(rows[0])
@@ -108,23 +108,39 @@ async def list_facts(
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
-    asked = {**filters}
-    for name in ("entity", "object"):
-        if (text := filters.get(name)) is not None:
-            entity_id = as_id(text)
-            asked[name] = (entity_id, None if entity_id is not None else entity_name(text, name).norm)
-    if (text := filters.get("predicate")) is not None:
-        asked["predicate"] = _predicate_reference(text)
-    after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
+    when = _when(who, valid_at=valid_at, as_of=as_of)
+    asked, by_id = _asked(filters)
+    if page.after is not None:
+        asked |= {"after": page.after[0]}
     statement = queries.select_facts(
-        when=_when(who, valid_at=valid_at, as_of=as_of), filters=asked, after=after, limit=page.limit + 1
+        when,
+        asked=set(asked),
+        by_id=by_id,
+        inactive=bool(filters.get("include_inactive")),
+        preferred=filters.get("include_contradicted") is False,
     )
+    params = {**when.params, **asked, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
     try:
-        found = await db.fetch(who, statement)
+        found = await db.query(who, statement, params)
     except psycopg.errors.CardinalityViolation as problem:
         raise await _ambiguity(db, who, filters) from problem
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
     return FactList(facts=[present_fact(row) for row in rows], next_cursor=next_cursor)
+
+
+def _asked(filters: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The filters that are given, as the query wants them, and those that name an entity by its id."""
+    names = ("entity", "object", "predicate", "scope", "source", "garden_id", "min_confidence")
+    asked: dict[str, Any] = {name: filters[name] for name in names if filters.get(name) is not None}
+    by_id: set[str] = set()
+    for name in {"entity", "object"} & set(asked):
+        entity_id = as_id(asked[name])
+        if entity_id is not None:
+            by_id.add(name)
+        asked[name] = entity_id or entity_name(asked[name], name).norm
+    if "predicate" in asked:
+        asked["predicate"] = _predicate_reference(asked["predicate"])
+    return asked, by_id
 
 
 def _predicate_reference(text: str) -> str:
@@ -145,21 +161,21 @@ async def _ambiguity(db: Database, who: Principal, filters: dict[str, Any]) -> E
 async def get_history(db: Database, who: Principal, *, fact_id: UUID) -> FactHistory:
     """A fact with the chain it belongs to, its evidence, its ends and whether it was taken back."""
     when = _when(who)
-    place = {"tenant": who.tenant_id, "fact": str(fact_id)}
+    place = {**when.params, "fact": str(fact_id), "limit": queries.MAX_CHAIN + 1}
     async with db.tenant(who) as session:
-        rows = await session.rows(queries.select_fact(tenant_id=who.tenant_id, fact_id=str(fact_id), when=when))
+        rows = await session.query(queries.select_fact(when), place)
         if not rows:
             raise fact_not_found()
-        limit = queries.MAX_CHAIN
-        links = await session.rows(queries.CHAIN, {**place, "depth": limit, "limit": limit + 1})
-        ids = [str(row["fact_id"]) for row in links[:limit]]
-        chain = await session.rows(queries.select_facts_by_id(when=when, ids=ids))
+        links = await session.query(queries.CHAIN, place)
+        sides = [[str(row["fact_id"]) for row in links if row["side"] == side] for side in ("older", "newer")]
+        ids = {fact for side in sides for fact in side[: queries.MAX_CHAIN]}
+        chain = await session.query(queries.select_chain(when), {**place, "facts": sorted(ids)})
         # Of a link only those see anything who see both its ends.
         seen = [str(row["fact_id"]) for row in chain]
         supersessions = await session.rows(queries.select_supersessions(tenant_id=who.tenant_id, ids=seen))
         evidence = await session.rows(queries.select_evidence(tenant_id=who.tenant_id, fact_id=str(fact_id)))
         closings = await session.rows(queries.select_closings(tenant_id=who.tenant_id, fact_id=str(fact_id)))
-        retractions = await session.rows(queries.RETRACTIONS, place)
+        retractions = await session.rows(queries.RETRACTIONS, {"tenant": who.tenant_id, "fact": str(fact_id)})
     return FactHistory(
         fact=present_fact(rows[0]),
         chain=[present_fact(row) for row in chain],
@@ -167,5 +183,5 @@ async def get_history(db: Database, who: Principal, *, fact_id: UUID) -> FactHis
         evidence=[EvidenceRead(**row) for row in evidence],
         closings=[ClosingRead(**row) for row in closings],
         retractions=[RetractionRead(**row) for row in retractions],
-        truncated=len(links) > limit,
+        truncated=any(len(side) > queries.MAX_CHAIN for side in sides),
     )

@@ -48,9 +48,6 @@ from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
 
-Name = Annotated[str | None, QueryParameter(max_length=512)]
-Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601 with a zone.")]
-
 
 @post(
     "/entities",
@@ -70,8 +67,10 @@ async def list_entities(
     db: Db,
     who: Who,
     cursors: Cursors,
-    name: Annotated[Name, QueryParameter(description="What this canonical name, alias, URI or id means.")] = None,
-    prefix: Annotated[Name, QueryParameter(description="Only names that begin so.")] = None,
+    name: Annotated[
+        str | None, QueryParameter(max_length=512, description="What this canonical name, alias, URI or id means.")
+    ] = None,
+    prefix: Annotated[str | None, QueryParameter(max_length=512, description="Only names that begin so.")] = None,
     kind: Annotated[str | None, QueryParameter(max_length=64, description="Only of this kind.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -106,7 +105,7 @@ async def add_entity_alias(
     "/entities/{entity_id:uuid}/merge",
     opt={"access": WRITE},
     status_code=200,
-    summary="Merge another entity into this one",
+    summary="Merge two entities into one",
     tags=["entities"],
 )
 async def merge_entity(
@@ -207,17 +206,27 @@ async def list_facts(
     db: Db,
     who: Who,
     cursors: Cursors,
-    entity: Annotated[Name, QueryParameter(description="About this entity: name, alias, URI or id.")] = None,
-    entity_uri: Annotated[Name, QueryParameter(description="The same as entity.")] = None,
-    target: Annotated[Name, QueryParameter(name="object", description="Pointing to this entity.")] = None,
-    predicate: Annotated[Name, QueryParameter(description="By this predicate: name, alias or id.")] = None,
-    relation: Annotated[Name, QueryParameter(description="The same as predicate.")] = None,
+    entity: Annotated[
+        str | None, QueryParameter(max_length=512, description="About this entity: name, alias, URI or id.")
+    ] = None,
+    entity_uri: Annotated[str | None, QueryParameter(max_length=512, description="The same as entity.")] = None,
+    target: Annotated[
+        str | None, QueryParameter(max_length=512, name="object", description="Pointing to this entity.")
+    ] = None,
+    predicate: Annotated[
+        str | None, QueryParameter(max_length=512, description="By this predicate: name, alias or id.")
+    ] = None,
+    relation: Annotated[str | None, QueryParameter(max_length=512, description="The same as predicate.")] = None,
     visibility: Annotated[VisibilityIn | None, QueryParameter(name="scope", description="Only of this scope.")] = None,
     source: Annotated[str | None, QueryParameter(max_length=500, description="Only of this source.")] = None,
     garden: Annotated[UUID | None, QueryParameter(description="Only in this garden; 403 for strangers.")] = None,
     min_confidence: Annotated[float | None, QueryParameter(ge=0, le=1, description="Only at least so sure.")] = None,
-    valid_at: Annotated[Time, QueryParameter(description="Valid at this time; now, or as_of, when absent.")] = None,
-    as_of: Annotated[Time, QueryParameter(description="As it was known at this time (scope history:as_of).")] = None,
+    valid_at: Annotated[
+        str | None, QueryParameter(max_length=40, description="Valid at this time; now, or as_of, when absent.")
+    ] = None,
+    as_of: Annotated[
+        str | None, QueryParameter(max_length=40, description="As it was known at this time (scope history:as_of).")
+    ] = None,
     include_inactive: Annotated[bool, QueryParameter(description="Also ended, future and retracted ones.")] = False,
     include_contradicted: Annotated[
         bool, QueryParameter(description="false: of facts in an open conflict only the preferred one.")
@@ -254,7 +263,9 @@ async def get_fact(
     db: Db,
     who: Who,
     fact_id: FromPath[UUID],
-    as_of: Annotated[Time, QueryParameter(description="As it was known at this time (scope history:as_of).")] = None,
+    as_of: Annotated[
+        str | None, QueryParameter(max_length=40, description="As it was known at this time (scope history:as_of).")
+    ] = None,
 ) -> FactRead:
     """Whatever became of it: also ended, future and retracted ones."""
     return await reading.get_fact(db, who, fact_id=fact_id, as_of=parse_moment(as_of, "as_of"))

@@ -41,11 +41,12 @@ class AliasCreate(Create, frozen=True, kw_only=True):
 
 
 class EntityMerge(Create, frozen=True, kw_only=True):
-    """Which entity is the same as this one, and goes into it."""
+    """Which entity is the same as that of the path: one goes into the other, and its id keeps resolving."""
 
-    entity_id: UUID
-    """The one that is merged into the one of the path; its id keeps resolving."""
-    reason: Reason | None = None
+    into: UUID | None = None
+    """The one that stays; that of the path goes into it."""
+    source: UUID | None = msgspec.field(name="from", default=None)
+    """The one that goes into that of the path."""
 
 
 class EntityBrief(Read, frozen=True, kw_only=True):

@@ -244,6 +244,11 @@ graph_facts = Table(
     ),
     Index("graph_facts_valid_idx", "tenant_id", "project_id", "valid_until"),
     Index("graph_facts_list_idx", "tenant_id", "project_id", "created_at", "fact_id"),
+    Index(
+        "graph_facts_open_predicate_idx",
+        *("tenant_id", "project_id", "predicate_id", "created_at", "fact_id"),
+        postgresql_where=text(_OPEN),
+    ),
     Index("graph_facts_open_idx", "tenant_id", "project_id", "created_at", "fact_id", postgresql_where=text(_OPEN)),
     info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )

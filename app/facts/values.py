@@ -3,6 +3,7 @@
 import hashlib
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
@@ -38,8 +39,7 @@ def read_value(value: Any, kind: ValueType | None, field: str) -> Value:
         return _value("boolean", str(value).lower(), str(value).lower())
     if wanted == "number":
         _expect(isinstance(value, int | float) and not isinstance(value, bool), field, "a number", wanted)
-        text = _number(value, field)
-        return _value("number", text, text)
+        return _value("number", *_number(value, field))
     _expect(isinstance(value, str), field, "text", wanted)
     text = _moment(value, field) if wanted == "datetime" else value
     if wanted in ("string", "text", "ref") and not text.strip():
@@ -80,24 +80,37 @@ def _expect(fits: bool, field: str, expected: str, kind: str) -> None:
         raise BadRequest(f"{field}.value: type {kind} takes {expected}.")
 
 
-def _number(value: int | float, field: str) -> str:
-    """Shortest decimal form, as in JavaScript; whole numbers of any length keep every digit."""
+def _number(value: int | float, field: str) -> tuple[str, str]:
+    """The text of a number and its RFC 8785 form: whole numbers keep every digit, equal numbers have one text."""
     if isinstance(value, int):
         if value.bit_length() > MAX_DIGITS * 3:
             raise BadRequest(f"{field}.value: a number of more than {MAX_DIGITS} digits.")
-        return str(value)
+        if not _is_double(value):
+            return str(value), str(value)
+        value = float(value)
     if not math.isfinite(value):
         raise BadRequest(f"{field}.value: too large for a number.")
+    shortest = _shortest(value)
+    return (str(int(value)) if value.is_integer() and abs(value) < 1e21 else shortest), shortest
+
+
+def _shortest(value: float) -> str:
+    """The shortest decimal form that reads back as the same number, as JavaScript writes it."""
     if value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
+        return format(Decimal(repr(value)), "f").removesuffix(".0") if value else "0"
     mantissa, _, exponent = repr(value).partition("e")
-    if not exponent:
-        return mantissa
-    power = int(exponent)
+    power = int(exponent or 0)
     if -7 < power < 0:
         digits = mantissa.replace(".", "").lstrip("-")
         return ("-" if value < 0 else "") + "0." + "0" * (-power - 1) + digits
-    return f"{mantissa}e{'+' if power > 0 else '-'}{abs(power)}"
+    return f"{mantissa}e{power:+d}" if exponent else mantissa
+
+
+def _is_double(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
 
 
 def _moment(text: str, field: str) -> str:

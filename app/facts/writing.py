@@ -306,6 +306,8 @@ def _refusal(row: Row, names: dict[str, Row]) -> AppError:
         return NotFound("predicate: there is no such predicate.", code=code)
     if code == "predicate_deprecated":
         return Conflict("predicate: deprecated, nothing new is written by it; use another one.", code=code)
+    if code == "valid_to_too_early":
+        return BadRequest("valid_to: must be later than valid_from, which is now when absent.")
     if code == "note_not_found":
         return NotFound(f"{field}: there is no such note.", code=code)
     return Forbidden(f"{field}: you are no member of this garden.", code="garden_forbidden")

@@ -45,6 +45,10 @@ class FrameworkError(AppError):
         return self._headers
 
 
+# Query parameters whose handlers cannot call them by their own name.
+PARAMETERS = {"visibility": "scope", "note_type": "type", "target": "object"}
+
+
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong, in words and as a stable code."""
 
@@ -98,7 +102,8 @@ def _invalid_fields(problem: ValidationException) -> AppError:
     for item in cast(list[dict[str, Any]], extra) if isinstance(extra, list) else ():
         source = item.get("source", "body")
         place = str(getattr(source, "value", source))
-        fields.append({"field": str(item.get("key", "body")), "message": str(item.get("message", "")), "in": place})
+        key = str(item.get("key", "body"))
+        fields.append({"field": PARAMETERS.get(key, key), "message": str(item.get("message", "")), "in": place})
     if not fields:
         return BadRequest(problem.detail or "The request could not be read.")
     first = fields[0]

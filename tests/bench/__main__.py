@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.bench.database import bench_database
+from tests.bench.facts import read_beside_history, write_rates
 from tests.bench.ground_floor import hot_read, http_rates, queue_rates
 from tests.bench.measure import Figure
 
@@ -16,6 +17,8 @@ BENCHES: dict[str, Callable[..., list[Figure]]] = {
     "hot_read": hot_read,
     "http": http_rates,
     "queue": queue_rates,
+    "fact_writes": write_rates,
+    "fact_reads": read_beside_history,
 }
 
 
