@@ -105,6 +105,15 @@ def build_parser() -> argparse.ArgumentParser:
     _json(create)
 
     _key_commands(_group(commands, "keys", "issue, list, rotate and revoke API keys"))
+
+    predicates = _group(commands, "predicates", "the vocabulary that all tenants share; needs DATABASE_MIGRATION_URL")
+    change = _command(predicates, "set", run_set_predicate, "make a predicate for all tenants, or change it")
+    change.add_argument("name", metavar="NAME")
+    change.add_argument("--cardinality", choices=["single", "multi"], help="one value at a time, or several (multi)")
+    change.add_argument("--status", choices=["pending", "active", "deprecated"], help="default: active")
+    change.add_argument("--alias", action="append", default=[], metavar="A", help="another name; may be repeated")
+    _json(change)
+    _json(_command(predicates, "list", run_list_predicates, "list what all tenants share"))
     return parser
 
 
@@ -286,13 +295,14 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest keys create`."""
     from app.operations import administration as admin
     from app.operations.installation import database_of
+    from app.tenancy.keys import replace_platform_key
     from app.tenancy.schemas import KeyCreate
 
     if options.kind == "platform":
         if any((options.tenant, options.project, options.agent, options.scopes)):
             raise BadRequest("--kind platform: it belongs to no tenant, project or agent, and has no scopes to choose.")
         with database_of(settings, say=say) as ready:
-            issued = admin.create_platform_key(ready)
+            issued = admin.as_owner(ready, replace_platform_key)
         return _show(options, issued, issued["key"])
     if options.tenant is None:
         raise BadRequest("--tenant: name the tenant the key belongs to.")
@@ -312,6 +322,31 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
     data = _convert(body, KeyCreate)
     issued = _administer(settings, lambda db: admin.create_key(db, data))
     return _show(options, issued, issued["key"])
+
+
+def run_set_predicate(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest predicates set`."""
+    from app.facts.vocabulary import GlobalPredicate, set_global_predicate
+    from app.operations.administration import as_owner
+    from app.operations.installation import database_of
+
+    fields = {"name": options.name, "cardinality": options.cardinality, "status": options.status}
+    data = _convert({**fields, "aliases": options.alias}, GlobalPredicate)
+    with database_of(settings, say=say) as ready:
+        made = as_owner(ready, lambda owner: set_global_predicate(owner, data))
+    return _show(options, made, f"predicate {made['name']} is set for all tenants")
+
+
+def run_list_predicates(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest predicates list`."""
+    from app.facts.vocabulary import list_global_predicates
+    from app.operations.administration import as_owner
+    from app.operations.installation import database_of
+
+    with database_of(settings, say=say) as ready:
+        found = as_owner(ready, list_global_predicates)
+    lines = [f"{row['name']}  {row['cardinality']}  {row['status']}  used by {row['tenants']}" for row in found]
+    return _show(options, {"predicates": found}, "\n".join(lines))
 
 
 def run_list_keys(options: argparse.Namespace, settings: Settings) -> int:

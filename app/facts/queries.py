@@ -62,6 +62,41 @@ def _sql(expression: str) -> Any:
     return literal_column(expression, NullType())
 
 
+# The installation's vocabulary, with how many tenants use each predicate.
+LIST_GLOBAL_PREDICATES = text(
+    "SELECT g.predicate_id::text AS predicate_id, g.canonical AS name, g.cardinality, g.status, "
+    "ARRAY(SELECT a.alias FROM global_predicate_aliases a "
+    "WHERE a.predicate_id = g.predicate_id ORDER BY 1) AS aliases, "
+    "(SELECT count(*) FROM graph_predicates p WHERE p.predicate_id = g.predicate_id AND p.global) AS tenants "
+    "FROM global_predicates g ORDER BY g.canonical_norm"
+)
+FIND_GLOBAL_PREDICATE = text(
+    "SELECT g.predicate_id, g.cardinality, g.status, EXISTS (SELECT FROM graph_predicates p "
+    "WHERE p.predicate_id = g.predicate_id AND p.global) AS copies "
+    "FROM global_predicates g WHERE g.canonical_norm = :norm FOR UPDATE"
+)
+INSERT_GLOBAL_PREDICATE = text(
+    "INSERT INTO global_predicates "
+    "(predicate_id, canonical, canonical_norm, cardinality, status, created_at, updated_at) "
+    "VALUES (CAST(:id AS uuid), :canonical, :norm, :cardinality, :status, :now, :now)"
+)
+CHANGE_GLOBAL_PREDICATE = text(
+    "UPDATE global_predicates SET status = :status, updated_at = :now WHERE predicate_id = CAST(:id AS uuid)"
+)
+# The copies of all tenants; only the operator's connection can see them.
+CHANGE_COPIES = text(
+    "UPDATE graph_predicates SET status = :status, updated_at = :now "
+    "WHERE predicate_id = CAST(:id AS uuid) AND global AND status <> :status"
+)
+# An alias of the installation, or the one that has this name already.
+PUT_GLOBAL_ALIAS = text(
+    "WITH made AS (INSERT INTO global_predicate_aliases (alias_norm, alias, predicate_id) "
+    "VALUES (:norm, :alias, CAST(:id AS uuid)) ON CONFLICT DO NOTHING RETURNING predicate_id) "
+    "SELECT predicate_id FROM made UNION ALL "
+    "SELECT predicate_id FROM global_predicate_aliases WHERE alias_norm = :norm LIMIT 1"
+)
+
+
 INFINITY = _sql("'infinity'::timestamptz")
 MAX_CHAIN = 200
 

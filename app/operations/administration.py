@@ -119,13 +119,13 @@ async def revoke_key(db: Database, key_id: UUID, tenant_id: str | None) -> dict[
     return {"key_id": str(key_id), "tenant_id": tenant, "revoked": True}
 
 
-def create_platform_key(settings: Settings) -> dict[str, Any]:
-    """Replaces the stored platform key; needs the owner, since the service itself may not."""
+def as_owner(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Runs what the service itself may not do, on the connection of the owner."""
 
-    async def run() -> dict[str, Any]:
+    async def run() -> T:
         owner = Database(migration_conninfo(settings), pool_size=1)
         try:
-            return await keys.replace_platform_key(owner)
+            return await work(owner)
         finally:
             await owner.close()
 

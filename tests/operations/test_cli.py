@@ -12,7 +12,7 @@ from tests.service import palimpsest
 COMMANDS = [
     [], ["serve"], ["worker"], ["migrate"], ["doctor"], ["tenants"], ["tenants", "create"], ["tenants", "list"],
     ["projects"], ["projects", "create"], ["keys"], ["keys", "create"], ["keys", "list"], ["keys", "rotate"],
-    ["keys", "revoke"],
+    ["keys", "revoke"], ["predicates"], ["predicates", "set"], ["predicates", "list"],
 ]  # fmt: skip
 
 
@@ -132,6 +132,25 @@ def test_a_platform_key_from_the_command_line_makes_tenants(database: TestDataba
         assert httpx.get(f"{service.url}/v1/admin/tenants", headers=headers).status_code == 401, "only one at a time"
         headers = {"Authorization": f"Bearer {again['key']}"}
         assert httpx.get(f"{service.url}/v1/admin/tenants", headers=headers).status_code == 200
+
+
+def test_the_operator_decides_the_vocabulary_of_all_tenants(database: TestDatabase) -> None:
+    def tell(*arguments: str, code: int = 0) -> Any:
+        return run(database, "predicates", *arguments, code=code)
+
+    made = tell("set", "Born In", "--cardinality", "single", "--alias", "birthplace")
+    (listed,) = tell("list")["predicates"]
+    assert listed == {
+        "predicate_id": made["predicate_id"], "name": "Born In", "cardinality": "single", "status": "active",
+        "aliases": ["birthplace"], "tenants": 0,
+    }  # fmt: skip
+    assert tell("set", "born  in", "--alias", "birthplace") == {**made, "name": "born in"}
+    assert tell("set", "born in", "--cardinality", "multi", code=1)["error"]["code"] == "predicate_exists"
+    tell("set", "died in")
+    assert tell("set", "died in", "--alias", "birthplace", code=1)["error"]["code"] == "predicate_alias_taken"
+    tell("set", "born in", "--status", "deprecated")
+    assert tell("set", "born in", "--status", "active", code=1)["error"]["code"] == "predicate_transition"
+    assert [row["status"] for row in tell("list")["predicates"]] == ["deprecated", "active"]
 
 
 def test_a_password_with_a_stray_percent_sign_is_refused_without_showing_it() -> None:
