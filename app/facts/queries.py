@@ -298,11 +298,12 @@ _FACT = """
            o.kind AS object_kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
            f.source_trust, {confidence} AS confidence, f.valid_from, nullif({ends}, 'infinity') AS valid_to,
            f.created_at, {closed} AS closed_at, {retracted} AS retracted_at,
-           EXISTS (SELECT FROM fact_conflicts k
-                   WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND k.status = 'open')
-               OR EXISTS (SELECT FROM fact_conflicts k
-                          WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.status = 'open')
-               AS contradicted,
+           coalesce(
+               (SELECT true FROM fact_conflicts k
+                WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND k.status = 'open' LIMIT 1),
+               (SELECT true FROM fact_conflicts k
+                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.status = 'open' LIMIT 1),
+               false) AS contradicted,
            ARRAY(SELECT v.note_id FROM graph_fact_evidence v
                  WHERE v.tenant_id = %(tenant)s AND v.fact_id = f.fact_id AND {cited}
                  ORDER BY v.created_at, v.evidence_id) AS evidence,

@@ -171,7 +171,7 @@ FILL_FACTS = """
            CASE WHEN %(closed)s THEN timestamptz '2020-01-01' + (n + 1) * interval '1 hour' END
     FROM graph_entities e
     JOIN graph_predicates p ON p.tenant_id = %(tenant)s
-    CROSS JOIN generate_series(%(first)s, %(last)s) n
+    CROSS JOIN generate_series(%(first)s::int, %(last)s::int) n
     WHERE e.tenant_id = %(tenant)s"""
 
 
