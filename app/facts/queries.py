@@ -8,13 +8,11 @@ from sqlalchemy import (
     exists,
     func,
     literal,
-    literal_column,
     select,
     text,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.types import NullType
 
 from app.db.database import Row, Session
 from app.facts.tables import (
@@ -58,10 +56,6 @@ CONFIGURE_PREDICATE = text(
 )
 
 
-def _sql(expression: str) -> Any:
-    return literal_column(expression, NullType())
-
-
 # The installation's vocabulary, with how many tenants use each predicate.
 LIST_GLOBAL_PREDICATES = text(
     "SELECT g.predicate_id::text AS predicate_id, g.canonical AS name, g.cardinality, g.status, "
@@ -97,7 +91,6 @@ PUT_GLOBAL_ALIAS = text(
 )
 
 
-INFINITY = _sql("'infinity'::timestamptz")
 MAX_CHAIN = 200
 
 _e = graph_entities.c

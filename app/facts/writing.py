@@ -8,12 +8,10 @@ import msgspec
 from app.db.database import Database, Row
 from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
 from app.facts import entities, queries
-from app.facts.clock import HybridClock
-from app.facts.names import as_id, entity_name, predicate_name
+from app.facts.drafts import Drafts, entity_row, predicate_row
 from app.facts.reading import fact_not_found, get_fact, present_fact
 from app.facts.retries import retried
 from app.facts.schemas import (
-    EntityRef,
     FactBatch,
     FactBatchDone,
     FactCreate,
@@ -25,155 +23,13 @@ from app.facts.schemas import (
     FactsRetract,
     FactsRetracted,
     FactWritten,
-    ObjectIn,
 )
-from app.facts.values import read_value
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
-from app.web.auth import Principal, new_id, require_project
+from app.web.auth import Principal, require_project
 from app.web.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.web.idempotency import Answer, Once
 from app.web.inputs import as_utc
-
-# What is trusted of a source nobody has judged.
-UNJUDGED_TRUST = 0.5
-_clock = HybridClock()
-
-
-class Drafts:
-    """A batch on its way to the database: each name once, and the facts by reference to them."""
-
-    def __init__(self, who: Principal) -> None:
-        self._who = who
-        self.entities: list[Row] = []
-        self.predicates: list[Row] = []
-        self.facts: list[Row] = []
-        self.evidence: list[Row] = []
-        self.derived: list[Row] = []
-        self.gardens: dict[tuple[UUID, str], list[int]] = {}
-        self._known: dict[tuple[str, str], int] = {}
-
-    def add(self, index: int, data: FactCreate) -> None:
-        """Checks one fact and takes it in; on an error nothing of it stays."""
-        subject = _one_of(data, "subject", "entity", "entity_uri")
-        predicate = _one_of(data, "predicate", "relation")
-        valid_to = _end(data)
-        valid_from = None if data.valid_from is None else as_utc(data.valid_from, "valid_from")
-        if valid_to is not None and valid_from is not None and valid_to <= valid_from:
-            raise BadRequest("valid_to: must be later than valid_from.")
-        scope = SYNONYMS.get(data.scope, data.scope)
-        garden_id = None if data.garden_id is None else str(data.garden_id)
-        row: Row = {
-            "idx": index,
-            "fact_id": new_id(),
-            "scope": scope,
-            "garden_id": garden_id,
-            "owner_key": self._who.agent_id if scope == "agent_private" else garden_id or "",
-            "confidence": data.confidence,
-            "source": data.source,
-            "source_trust": UNJUDGED_TRUST,
-            "hlc": _clock.stamp(),
-            "valid_from": valid_from,
-            "valid_to": valid_to,
-            **_object(data.object),
-        }
-        subject_row = _entity_row(subject, "subject")
-        object_row = row.pop("entity", None)
-        predicate_row = _predicate_row(predicate)
-        row["s"] = self._reference("entity", self.entities, subject_row)
-        row["o"] = None if object_row is None else self._reference("entity", self.entities, object_row)
-        row["p"] = self._reference("predicate", self.predicates, predicate_row)
-        row["predicate"] = predicate_row.get("name") or predicate
-        self.facts.append(row)
-        self.evidence += [
-            {"idx": index, "at": at, "note_id": note_id} for at, note_id in enumerate(dict.fromkeys(data.evidence))
-        ]
-        self.derived += [{"idx": index, "hash": digest} for digest in data.derived_from]
-        if data.garden_id is not None:
-            self.gardens.setdefault((data.garden_id, scope), []).append(index)
-
-    def _reference(self, kind: str, rows: list[Row], row: Row) -> int:
-        key = (kind, row.get("norm") or row.get("entity_id") or row["predicate_id"])
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = len(rows) + 1
-            rows.append({**row, "ref": found})
-        elif row.get("kind") and not rows[found - 1].get("kind"):
-            rows[found - 1]["kind"] = row["kind"]
-        return found
-
-    def drop(self, indexes: set[int]) -> None:
-        """Leaves out what was refused before it got to the database."""
-        self.facts = [row for row in self.facts if row["idx"] not in indexes]
-        self.evidence = [row for row in self.evidence if row["idx"] not in indexes]
-        self.derived = [row for row in self.derived if row["idx"] not in indexes]
-
-    def arguments(self) -> dict[str, str]:
-        """What the database is given."""
-        parts = {
-            "entities": self.entities,
-            "predicates": self.predicates,
-            "facts": self.facts,
-            "evidence": self.evidence,
-            "derived": self.derived,
-        }
-        return {name: msgspec.json.encode(rows).decode() for name, rows in parts.items()}
-
-
-def _one_of(data: FactCreate, *names: str) -> Any:
-    given = [(name, value) for name in names if (value := getattr(data, name)) is not msgspec.UNSET]
-    if len(given) != 1:
-        known = " or ".join(names)
-        raise BadRequest(f"{names[0]}: " + (f"give only one of {known}." if given else "required."))
-    return given[0][1]
-
-
-def _end(data: FactCreate) -> Any:
-    given = [value for value in (data.valid_to, data.valid_until) if value is not msgspec.UNSET]
-    if len(given) > 1:
-        raise BadRequest("valid_to: give only one of valid_to or valid_until.")
-    return None if not given or given[0] is None else as_utc(given[0], "valid_to")
-
-
-def _entity_row(reference: str | EntityRef, field: str) -> Row:
-    if isinstance(reference, EntityRef):
-        if (reference.canonical is None) == (reference.entity_id is None):
-            raise BadRequest(f"{field}: give canonical or entity_id, and not both.")
-        if reference.entity_id is not None:
-            if reference.kind is not None:
-                raise BadRequest(f"{field}.kind: an entity given by its id keeps the kind it has.")
-            return {"entity_id": str(reference.entity_id)}
-        text, kind = reference.canonical or "", reference.kind
-    else:
-        text, kind = reference, None
-        if (entity_id := as_id(text)) is not None:
-            return {"entity_id": entity_id}
-    name = entity_name(text, field)
-    return {"norm": name.norm, "canonical": name.shown, "kind": kind, "new_id": new_id()}
-
-
-def _predicate_row(text: str) -> Row:
-    if (predicate_id := as_id(text)) is not None:
-        return {"predicate_id": predicate_id}
-    name = predicate_name(text, "predicate")
-    return {"norm": name.norm, "name": name.shown, "new_id": new_id()}
-
-
-def _object(data: ObjectIn) -> Row:
-    has_entity, has_value = data.entity is not msgspec.UNSET, data.value is not msgspec.UNSET
-    if has_entity and (has_value or data.type is not msgspec.UNSET):
-        raise BadRequest("object: give an entity or a value, not both.")
-    if not has_entity and not has_value:
-        raise BadRequest("object: give an entity, or a value with its type.")
-    if data.entity is not msgspec.UNSET:
-        return {"entity": _entity_row(data.entity, "object"), "value_type": "entity"}
-    value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "object")
-    return {
-        "value": value.text,
-        "value_type": value.type,
-        "value_json": value.json,
-        "object_hash": f"\\x{value.hash}",
-    }
 
 
 async def write_fact(db: Database, who: Principal, *, data: FactCreate, once: Once) -> Answer:
@@ -321,8 +177,8 @@ async def retract_fact(db: Database, who: Principal, *, fact_id: UUID, data: Fac
 
 async def retract_facts(db: Database, who: Principal, *, data: FactsRetract) -> FactsRetracted:
     """Takes back everything under a subject, a predicate and a scope; nothing there is no failure."""
-    subject = _entity_row(data.subject, "subject")
-    predicate = _predicate_row(data.predicate)
+    subject = entity_row(data.subject, "subject")
+    predicate = predicate_row(data.predicate)
     place = {"tenant": who.tenant_id, "project": require_project(who)}
 
     async def write() -> FactsRetracted:
