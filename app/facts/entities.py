@@ -91,7 +91,7 @@ def _alias_rows(aliases: list[Name]) -> list[dict[str, str]]:
 
 
 async def _read(session: Session, who: Principal, entity_id: str) -> EntityRead:
-    rows = await session.rows(queries.select_entities_by_id(tenant_id=who.tenant_id, ids=[entity_id]))
+    rows = await session.query(queries.ENTITIES_BY_ID, {"tenant": who.tenant_id, "ids": [entity_id]})
     if not rows:
         raise entity_not_found()
     return present_entity(rows[0])
@@ -100,11 +100,12 @@ async def _read(session: Session, who: Principal, entity_id: str) -> EntityRead:
 async def find_named(db: Database, who: Principal, text: str, field: str) -> list[Row]:
     """The entities that a name, URI, alias or id means."""
     entity_id = as_id(text)
-    norm = None if entity_id is not None else entity_name(text, field).norm
-    statement = queries.select_entity_named(
-        tenant_id=who.tenant_id, project_id=require_project(who), entity_id=entity_id, norm=norm
-    )
-    return await db.fetch(who, statement)
+    params = {
+        "tenant": who.tenant_id,
+        "project": require_project(who),
+        "meant": entity_id or entity_name(text, field).norm,
+    }
+    return await db.query(who, queries.ENTITIES_NAMED if entity_id is None else queries.ENTITY_OF_ID, params)
 
 
 async def get_entity(db: Database, who: Principal, *, reference: str) -> EntityRead:
@@ -124,15 +125,15 @@ async def list_entities(
     if name is not None:
         rows = await find_named(db, who, name, "name")
         return EntityList(entities=[present_entity(row) for row in rows], next_cursor=None)
-    statement = queries.select_entities(
-        tenant_id=who.tenant_id,
-        project_id=require_project(who),
-        prefix=None if prefix is None else _normal_prefix(prefix),
-        kind=kind,
-        after=None if page.after is None else page.after[0],
-        limit=page.limit + 1,
-    )
-    rows, next_cursor = page.cut(await db.fetch(who, statement), key=lambda row: [row["canonical_norm"]])
+    given = {
+        "prefix": None if prefix is None else _normal_prefix(prefix),
+        "kind": kind,
+        "after": None if page.after is None else page.after[0],
+    }
+    asked = {name: value for name, value in given.items() if value}
+    params = {**asked, "tenant": who.tenant_id, "project": require_project(who), "limit": page.limit + 1}
+    found = await db.query(who, queries.select_entities(set(asked)), params)
+    rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
     return EntityList(entities=[present_entity(row) for row in rows], next_cursor=next_cursor)
 
 

@@ -4,9 +4,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    and_,
-    exists,
-    func,
     literal,
     select,
     text,
@@ -17,11 +14,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from app.db.database import Row, Session
 from app.facts.tables import (
     fact_closings,
-    graph_entities,
-    graph_entity_aliases,
     graph_fact_evidence,
     graph_fact_supersessions,
-    graph_facts,
     graph_predicate_aliases,
     graph_predicates,
 )
@@ -93,66 +87,47 @@ PUT_GLOBAL_ALIAS = text(
 
 MAX_CHAIN = 200
 
-_e = graph_entities.c
-_a = graph_entity_aliases.c
 _p = graph_predicates.c
-_f = graph_facts.c
+
+# Entities with all their names.
+_ENTITIES = """
+    SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at,
+           ARRAY(SELECT a.alias FROM graph_entity_aliases a
+                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id ORDER BY a.alias_norm) AS aliases
+    FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
+    ORDER BY e.canonical_norm"""
+# By their ids.
+ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])")
+# What an id means: itself, or what it was merged into.
+ENTITY_OF_ID = _ENTITIES.format(
+    where="""e.entity_id = (
+        SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
+        WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %(meant)s::uuid)"""
+)
+# What a name means: one, or none, or several that share an alias.
+ENTITIES_NAMED = _ENTITIES.format(
+    where="""e.entity_id IN (
+        SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
+        WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.canonical_norm = %(meant)s
+        UNION ALL
+        SELECT a.entity_id FROM graph_entity_aliases a
+        WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %(meant)s
+          AND NOT EXISTS (SELECT FROM graph_entities m WHERE m.tenant_id = %(tenant)s
+                            AND m.project_id = %(project)s AND m.canonical_norm = %(meant)s))"""
+)
+# A prefix is a range of names, which an index serves under a policy where LIKE does not.
+_PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
+_ENTITIES_ASKED = {
+    "prefix": _PREFIX.format(column="e.canonical_norm"),
+    "kind": "e.kind = %(kind)s",
+    "after": "e.canonical_norm > %(after)s",
+}
 
 
-def _entity_columns() -> list[Any]:
-    names = select(_a.alias).where(_a.tenant_id == _e.tenant_id, _a.entity_id == _e.entity_id).order_by(_a.alias_norm)
-    shown = [_e.entity_id, _e.canonical, _e.kind, _e.created_at, _e.updated_at]
-    return [*shown, func.array(names.correlate(graph_entities).scalar_subquery()).label("aliases")]
-
-
-def select_entities(
-    *, tenant_id: str, project_id: str, prefix: str | None, kind: str | None, after: str | None, limit: int
-) -> Any:
-    """Entities by name; a prefix is a range of names, which an index serves under a policy where LIKE does not."""
-    conditions: list[Any] = [_e.tenant_id == tenant_id, _e.project_id == project_id, _e.merged_into.is_(None)]
-    if prefix:
-        conditions += [_e.canonical_norm >= prefix, _e.canonical_norm < prefix + "\U0010ffff"]
-    if kind is not None:
-        conditions.append(_e.kind == kind)
-    if after is not None:
-        conditions.append(_e.canonical_norm > after)
-    columns = [*_entity_columns(), _e.canonical_norm]
-    return select(*columns).where(and_(*conditions)).order_by(_e.canonical_norm).limit(limit)
-
-
-def select_entities_by_id(*, tenant_id: str, ids: list[str]) -> Any:
-    """Entities by their ids, with all their names."""
-    return (
-        select(*_entity_columns()).where(_e.tenant_id == tenant_id, _e.entity_id.in_(ids)).order_by(_e.canonical_norm)
-    )
-
-
-def select_entity_named(*, tenant_id: str, project_id: str, entity_id: str | None, norm: str | None) -> Any:
-    """The entities a name or id means: one, or none, or several that share an alias."""
-    meant = _meant_by_id(tenant_id, project_id, entity_id) if norm is None else _meant(tenant_id, project_id, norm)
-    return (
-        select(*_entity_columns()).where(_e.tenant_id == tenant_id, _e.entity_id.in_(meant)).order_by(_e.canonical_norm)
-    )
-
-
-def _meant_by_id(tenant_id: str, project_id: str, entity_id: str | None) -> Any:
-    other = graph_entities.alias("meant")
-    return select(func.coalesce(other.c.merged_into, other.c.entity_id)).where(
-        other.c.tenant_id == tenant_id, other.c.project_id == project_id, other.c.entity_id == entity_id
-    )
-
-
-def _meant(tenant_id: str, project_id: str, norm: str) -> Any:
-    other = graph_entities.alias("meant")
-    named = [other.c.tenant_id == tenant_id, other.c.project_id == project_id, other.c.canonical_norm == norm]
-    canonical = select(func.coalesce(other.c.merged_into, other.c.entity_id)).where(*named)
-    alias = select(_a.entity_id).where(
-        _a.tenant_id == tenant_id,
-        _a.project_id == project_id,
-        _a.alias_norm == norm,
-        ~exists().where(*named),
-    )
-    return union_all(canonical, alias)
+def select_entities(asked: set[str]) -> str:
+    """Entities of the project by name, for the filters that are given."""
+    where = ["e.project_id = %(project)s", "e.merged_into IS NULL", *(_ENTITIES_ASKED[name] for name in sorted(asked))]
+    return f"{_ENTITIES.format(where=' AND '.join(where))} LIMIT %(limit)s"
 
 
 # Predicates the project can use, by name; rows of the installation that are not copied yet among them.
@@ -177,7 +152,7 @@ _PREDICATES = """
     ORDER BY u.canonical_norm, u.predicate_id LIMIT %(limit)s"""
 _PREDICATES_ASKED = {
     "status": "u.status = %(status)s",
-    "prefix": "u.canonical_norm >= %(prefix)s AND u.canonical_norm < %(prefix)s || U&'\\+10FFFF'",
+    "prefix": _PREFIX.format(column="u.canonical_norm"),
     "predicate_id": "u.predicate_id = %(predicate_id)s::uuid",
     "after": "(u.canonical_norm, u.predicate_id) > (%(after)s, %(after_id)s::uuid)",
 }

@@ -148,7 +148,7 @@ async def _candidates(db: Database, who: Principal, refused: list[Row]) -> dict[
     ids = sorted({str(found) for row in refused for found in row["candidates"] or ()})
     if not ids:
         return {}
-    rows = await db.fetch(who, queries.select_entities_by_id(tenant_id=who.tenant_id, ids=ids))
+    rows = await db.query(who, queries.ENTITIES_BY_ID, {"tenant": who.tenant_id, "ids": ids})
     return {str(row["entity_id"]): row for row in rows}
 
 
@@ -188,7 +188,7 @@ async def retract_facts(db: Database, who: Principal, *, data: FactsRetract) -> 
             )
             if meant[0]["state"] == "ambiguous":
                 ids = [str(found) for found in meant[0]["candidates"]]
-                found = await session.rows(queries.select_entities_by_id(tenant_id=who.tenant_id, ids=ids))
+                found = await session.query(queries.ENTITIES_BY_ID, {"tenant": who.tenant_id, "ids": ids})
                 raise entities.ambiguous(found, "subject")
             named = await session.rows(
                 queries.RESOLVE_PREDICATES, {**place, "names": msgspec.json.encode([{**predicate, "ref": 1}]).decode()}
