@@ -44,8 +44,7 @@ BEGIN
     IF v_status = 'active' AND v_cardinality = 'single'
        AND (v_old.status <> 'active' OR v_old.cardinality <> 'single') THEN
         WITH live AS (
-            SELECT f.*, lead(f.valid_from) OVER timeline AS next_from, lead(f.fact_id) OVER timeline AS next_id,
-                   lag(f.valid_until) OVER timeline AS last_until
+            SELECT f.*, lead(f.valid_from) OVER timeline AS next_from, lag(f.valid_until) OVER timeline AS last_until
             FROM graph_facts f
             WHERE f.tenant_id = v_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
             WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id

@@ -11,6 +11,7 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_fact graph_facts;
+    v_subject uuid;
     v_single boolean;
     v_pending boolean;
     v_now timestamptz;
@@ -30,12 +31,16 @@ BEGIN
         RETURN QUERY SELECT 'garden_forbidden', NULL::timestamptz;
         RETURN;
     END IF;
-    SELECT p.status = 'active' AND p.cardinality = 'single', p.status = 'pending' INTO v_single, v_pending
+    SELECT p.status <> 'pending' AND p.cardinality = 'single', p.status = 'pending' INTO v_single, v_pending
     FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id = v_fact.predicate_id FOR KEY SHARE;
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_fact.subject_entity_id FOR NO KEY UPDATE;
+    v_subject := v_fact.subject_entity_id;
     SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact;
+    IF v_fact.subject_entity_id <> v_subject THEN
+        RAISE EXCEPTION 'the subject was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
     IF v_fact.retracted_at IS NOT NULL THEN
         RETURN QUERY SELECT 'already_retracted', NULL::timestamptz;
         RETURN;

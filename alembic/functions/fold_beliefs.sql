@@ -20,7 +20,7 @@ BEGIN
         WITH touched AS (
             SELECT f.*, CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END AS subject,
                    CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END AS object,
-                   p.status = 'active' AND p.cardinality = 'single' AS one_value
+                   p.status <> 'pending' AND p.cardinality = 'single' AS one_value
             FROM graph_facts f
             JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id
             WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL

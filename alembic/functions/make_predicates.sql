@@ -28,6 +28,7 @@ BEGIN
     JOIN resolve_predicates(p_tenant, p_project, p_names) r ON r.predicate_id = g.predicate_id
     WHERE r.copy AND r.ref = ANY (p_wanted)
     ORDER BY g.canonical_norm
+    FOR SHARE OF g
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_predicates (tenant_id, predicate_id, scope_key, project_id, canonical, canonical_norm,
                                   cardinality, status, created_at, updated_at)

@@ -12,6 +12,8 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_names int;
+    v_predicates uuid[];
+    v_words uuid[];
     v_now timestamptz;
     v_moved bigint;
     v_folded bigint;
@@ -24,11 +26,12 @@ BEGIN
         RETURN;
     END IF;
     -- Those who write by these predicates finish first; then nobody can write about either entity.
-    PERFORM FROM graph_predicates p
-    WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
-        SELECT f.predicate_id FROM graph_facts f
+    v_predicates := ARRAY(
+        SELECT DISTINCT f.predicate_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project
-          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)))
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
     ORDER BY p.predicate_id FOR KEY SHARE;
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
@@ -36,6 +39,11 @@ BEGIN
                WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
         RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
         RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.predicate_id <> ALL (v_predicates)
+                 AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))) THEN
+        RAISE EXCEPTION 'a predicate came to it meanwhile' USING ERRCODE = '40001';
     END IF;
     -- The subjects of facts that point to either, so that their timelines hold still.
     PERFORM FROM graph_entities e
@@ -46,18 +54,12 @@ BEGIN
     v_now := clock_timestamp();
     v_folded := fold_beliefs(v_tenant, v_project, v_agent, p_from, p_into, v_now);
 
-    -- Values in words that stood on two entities contradict each other on one.
-    INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
-    SELECT v_tenant, v_project, make_id(), a.fact_id, b.fact_id, v_now
-    FROM graph_facts a
-    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = a.predicate_id AND p.status = 'pending'
-    JOIN graph_facts b ON b.tenant_id = v_tenant AND b.project_id = v_project AND b.subject_entity_id = p_from
-        AND b.predicate_id = a.predicate_id AND b.scope = a.scope AND b.owner_key = a.owner_key
-        AND b.object_hash <> a.object_hash AND b.valid_from < a.valid_until AND b.valid_until > a.valid_from
-    WHERE a.tenant_id = v_tenant AND a.project_id = v_project AND a.subject_entity_id = p_into
-      AND a.retracted_at IS NULL AND b.retracted_at IS NULL AND a.object_value IS NOT NULL
-      AND b.object_value IS NOT NULL AND a.confidence > 0 AND b.confidence > 0
-    ON CONFLICT DO NOTHING;
+    v_words := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
+          AND f.retracted_at IS NULL
+          AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
 
     UPDATE graph_facts f
     SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
@@ -67,6 +69,8 @@ BEGIN
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project
       AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
     GET DIAGNOSTICS v_moved = ROW_COUNT;
+    -- Values in words that stood on two entities, or were lengthened, may contradict others now.
+    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
     UPDATE entity_edges x
     SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
         object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END

@@ -14,7 +14,8 @@ DECLARE
 BEGIN
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
-        CONTINUE WHEN v_fact.object_value IS NULL OR v_fact.confidence = 0 OR v_fact.retracted_at IS NOT NULL;
+        CONTINUE WHEN v_fact.object_value IS NULL OR v_fact.confidence = 0 OR v_fact.retracted_at IS NOT NULL
+                   OR v_fact.suppression > 0;
         INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
         SELECT p_tenant, p_project, make_id(), x.fact_id, v_fact.fact_id, p_moments[i]
         FROM (
@@ -24,6 +25,7 @@ BEGIN
               AND g.valid_from < v_fact.valid_until AND g.valid_until > v_fact.valid_from
               AND g.scope = v_fact.scope AND g.owner_key = v_fact.owner_key AND g.retracted_at IS NULL
               AND g.object_value IS NOT NULL AND g.object_hash <> v_fact.object_hash AND g.confidence > 0
+              AND g.suppression = 0
             ORDER BY g.valid_from DESC LIMIT 20
         ) x
         WHERE (SELECT true FROM fact_conflicts c

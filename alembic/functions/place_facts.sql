@@ -8,7 +8,8 @@
 -- statistics while a table is young, and its plan outlives that.
 -- Runs with the rights of its caller, who is write_facts.
 CREATE OR REPLACE FUNCTION place_facts(
-    p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_evidence json, p_derived json)
+    p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_values text[],
+    p_jsons text[], p_evidence json, p_derived json)
 RETURNS fact_step[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -38,7 +39,7 @@ BEGIN
         SELECT array_agg(ROW(
             d.idx, coalesce(same.fact_id, d.fact_id), same.fact_id IS NULL,
             least(coalesce(d.valid_to, 'infinity'), next.valid_from), same.valid_until,
-            other.fact_id, other.valid_from, other.valid_to, next.fact_id,
+            other.fact_id, other.valid_from, next.fact_id,
             d.mode <> 2 AND d.timed AND next.valid_until < coalesce(d.valid_to, 'infinity'))::fact_step)
         INTO v_steps
         FROM unnest(v_turn) d
@@ -101,11 +102,11 @@ BEGIN
             predicate_id, object_entity_id, object_value, object_hash, value_type, confidence, source, source_trust,
             fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at)
         SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id, d.predicate,
-               d.predicate_id, d.object_id, d.value, d.object_hash, d.value_type, d.confidence, d.source,
+               d.predicate_id, d.object_id, p_values[d.s], d.object_hash, d.value_type, d.confidence, d.source,
                d.source_trust,
                hash_fact(d.confidence, s.canonical_norm, p.canonical, d.scope, d.source, d.valid_from,
                          CASE WHEN d.object_id IS NULL THEN d.value_type ELSE 'ref' END,
-                         CASE WHEN d.object_id IS NULL THEN d.value_json ELSE to_json(o.canonical_norm)::text END),
+                         CASE WHEN d.object_id IS NULL THEN p_jsons[d.s] ELSE to_json(o.canonical_norm)::text END),
                d.hlc, d.mode = 2, d.suppression, d.valid_from, nullif(w.ends, 'infinity'), d.created_at, d.created_at,
                CASE WHEN w.ends < 'infinity' THEN d.created_at END
         FROM unnest(v_steps) w
@@ -155,8 +156,11 @@ BEGIN
                 UPDATE graph_facts f
                 SET mentions = f.mentions + 1, updated_at = v_moment,
                     confidence = least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1))
-                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL
                 RETURNING f.confidence INTO v_confidence;
+                IF NOT FOUND THEN
+                    RAISE EXCEPTION 'a fact was taken back while it was confirmed' USING ERRCODE = '40001';
+                END IF;
                 UPDATE entity_edges x SET confidence = v_confidence
                 WHERE x.tenant_id = p_tenant AND x.edge_id = v_held;
             END LOOP;

@@ -19,8 +19,12 @@ BEGIN
     IF v_entity IS NULL THEN
         RETURN;
     END IF;
-    -- Held against a merge, which moves the aliases it sees.
-    PERFORM FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity FOR KEY SHARE;
+    -- Held against a merge, which moves the aliases it sees; one that was faster is looked at again.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
     v_now := clock_timestamp();
     IF EXISTS (SELECT FROM graph_entities e
                WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.canonical_norm = p_norm) THEN

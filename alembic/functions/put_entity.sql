@@ -29,6 +29,11 @@ BEGIN
     IF NOT v_created THEN
         SELECT coalesce(e.merged_into, e.entity_id) INTO v_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.canonical_norm = p_norm;
+        PERFORM FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_id AND e.merged_into IS NULL FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+        END IF;
         UPDATE graph_entities e SET kind = p_kind, updated_at = v_now
         WHERE p_kind IS NOT NULL AND e.tenant_id = v_tenant AND e.entity_id = v_id AND e.kind IS DISTINCT FROM p_kind;
     END IF;

@@ -34,7 +34,7 @@ BEGIN
     LEFT JOIN LATERAL (
         -- What is suppressed must not make a name ambiguous for those who cannot see it.
         SELECT coalesce(array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression = 0),
-                        array_agg(DISTINCT s.entity_id)) AS ids
+                        (array_agg(DISTINCT s.entity_id))[1:1]) AS ids
         FROM (
             SELECT a.entity_id, a.suppression FROM graph_entity_aliases a
             WHERE c.id IS NULL AND a.tenant_id = p_tenant AND a.project_id = p_project

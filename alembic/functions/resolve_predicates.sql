@@ -34,7 +34,13 @@ BEGIN
                                WHERE p.tenant_id = p_tenant AND p.predicate_id = g.predicate_id), 6
             FROM global_predicates g
             WHERE g.canonical_norm = n.norm
-               OR g.predicate_id = (SELECT a.predicate_id FROM global_predicate_aliases a WHERE a.alias_norm = n.norm)
+            UNION ALL
+            SELECT g.predicate_id, g.canonical, g.cardinality, g.status,
+                   NOT EXISTS (SELECT FROM graph_predicates p
+                               WHERE p.tenant_id = p_tenant AND p.predicate_id = g.predicate_id), 7
+            FROM global_predicate_aliases a
+            JOIN global_predicates g ON g.predicate_id = a.predicate_id
+            WHERE a.alias_norm = n.norm
             UNION ALL
             SELECT p.predicate_id, p.canonical, p.cardinality, p.status, false, 0
             FROM graph_predicates p

@@ -14,6 +14,7 @@ DECLARE
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_facts uuid[];
     v_refused uuid[];
+    v_subjects uuid[];
     v_now timestamptz;
 BEGIN
     SELECT array_agg(f.fact_id) FILTER (WHERE g.writes), array_agg(f.fact_id) FILTER (WHERE NOT g.writes)
@@ -34,10 +35,15 @@ BEGIN
     WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
         SELECT f.predicate_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
     ORDER BY p.predicate_id FOR KEY SHARE;
+    v_subjects := ARRAY(
+        SELECT f.subject_entity_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts));
     PERFORM FROM graph_entities e
-    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
-        SELECT f.subject_entity_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
+    WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_subjects)
     ORDER BY e.entity_id FOR NO KEY UPDATE;
+    IF EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
+                 AND f.subject_entity_id <> ALL (v_subjects)) THEN
+        RAISE EXCEPTION 'a subject was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
     v_now := clock_timestamp();
     PERFORM take_back(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
                       array_agg(v_now))

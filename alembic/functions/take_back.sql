@@ -17,8 +17,10 @@ BEGIN
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         INSERT INTO fact_retractions (
-            tenant_id, project_id, retraction_id, fact_id, kind, reason, retracted_by, confidence_before, retracted_at)
-        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
+            tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, suppression, kind, reason,
+            retracted_by, confidence_before, retracted_at)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], v_fact.agent_id, v_fact.scope, v_fact.garden_id,
+                v_fact.suppression, p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
         UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
         WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         IF v_fact.object_entity_id IS NOT NULL THEN

@@ -2,7 +2,7 @@
 -- where it belongs. Answers a row for each, in order. When one is refused and p_atomic, nothing is written.
 -- Of the owner, because what a policy hides still counts here; the scope comes from the settings and from nowhere else.
 -- OFFSET 0 keeps a join a lookup: a plan made while the tables were small would read them whole for ever after.
--- Locks, always in this order: new names, predicates (against a change of cardinality), subjects by id, objects.
+-- Locks, in this order: new names and kinds, predicates (against a change of cardinality), subjects by id, objects.
 CREATE OR REPLACE FUNCTION write_facts(
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean)
 RETURNS TABLE (
@@ -32,6 +32,9 @@ DECLARE
     v_drafts fact_draft[];
     v_good fact_draft[];
     v_placed fact_draft[];
+    -- Apart from the drafts, which are gone through again for every turn.
+    v_values text[];
+    v_jsons text[];
     v_steps fact_step[] := '{}';
     v_now timestamptz := clock_timestamp();
 BEGIN
@@ -65,13 +68,14 @@ BEGIN
     )
     SELECT array_agg(ROW(
         d.idx, d.fact_id, d.s, d.p, d.o, NULL, NULL, NULL, d.predicate, d.value, d.value_type, d.value_json,
-        d.object_hash, d.scope, d.owner_key, d.garden_id, d.confidence, d.source, d.source_trust, d.hlc, d.valid_from,
+        d.object_hash, d.scope, o.owner_key, d.garden_id, d.confidence, d.source, d.source_trust, d.hlc, d.valid_from,
         d.valid_to, d.valid_from IS NOT NULL OR d.valid_to IS NOT NULL, NULL, NULL, NULL, NULL, c.first_note,
         f.refused, CASE f.refused
             WHEN 'predicate_not_found' THEN 'predicate'
             WHEN 'predicate_deprecated' THEN 'predicate'
             WHEN 'note_not_found' THEN 'evidence[' || c.missing || ']'
             WHEN 'garden_forbidden' THEN 'garden_id'
+            WHEN 'agent_required' THEN 'scope'
             WHEN 'valid_to_too_early' THEN 'valid_to'
             ELSE CASE WHEN v_states[d.s] IN ('unknown', 'ambiguous') THEN 'subject' ELSE 'object' END
         END)::fact_draft ORDER BY d.idx)
@@ -79,8 +83,13 @@ BEGIN
     FROM json_populate_recordset(NULL::fact_draft, p_facts) d
     JOIN predicate r ON r.ref = d.p
     LEFT JOIN cited c ON c.idx = d.idx
+    -- Whose belief it is follows from the scope alone, whatever the caller says.
+    CROSS JOIN LATERAL (
+        SELECT concat_ws(' ', CASE d.scope WHEN 'agent_private' THEN v_agent END, d.garden_id) AS owner_key
+    ) o
     CROSS JOIN LATERAL (
         SELECT CASE
+            WHEN d.scope = 'agent_private' AND v_agent = '' THEN 'agent_required'
             WHEN v_states[d.s] = 'unknown' THEN 'entity_not_found'
             WHEN v_states[d.s] = 'ambiguous' THEN 'entity_ambiguous'
             WHEN v_states[d.o] = 'unknown' THEN 'entity_not_found'
@@ -117,14 +126,16 @@ BEGIN
         -- timeline, or of one belief where values stand side by side, take turns; the others go together.
         v_now := clock_timestamp();
         SELECT array_agg(ROW(
-            t.idx, t.fact_id, t.s, t.p, t.o, t.subject_now, t.predicate_now, t.object_now, t.predicate, t.value,
-            t.value_type, t.value_json, t.hash_now, t.scope, t.owner_key, t.garden_id, t.confidence, t.source,
+            t.idx, t.fact_id, t.place, NULL, NULL, t.subject_now, t.predicate_now, t.object_now, t.predicate, NULL,
+            t.value_type, NULL, t.hash_now, t.scope, t.owner_key, t.garden_id, t.confidence, t.source,
             t.source_trust, t.hlc, coalesce(t.valid_from, t.moment), t.valid_to, t.timed, t.moment, t.mode_now,
-            t.hidden, t.turn_now, t.note_id, NULL, NULL)::fact_draft)
-        INTO v_placed
+            t.hidden, t.turn_now, t.note_id, NULL, NULL)::fact_draft ORDER BY t.idx),
+            array_agg(t.value ORDER BY t.idx), array_agg(t.value_json ORDER BY t.idx)
+        INTO v_placed, v_values, v_jsons
         FROM (
-          SELECT u.*, row_number() OVER (PARTITION BY u.scope, u.owner_key, u.subject_now, u.predicate_now,
-                                         CASE WHEN u.mode_now = 0 THEN u.hash_now END ORDER BY u.idx) AS turn_now
+          SELECT u.*, row_number() OVER (ORDER BY u.idx) AS place,
+                 row_number() OVER (PARTITION BY u.scope, u.owner_key, u.subject_now, u.predicate_now,
+                                    CASE WHEN u.mode_now = 0 THEN u.hash_now END ORDER BY u.idx) AS turn_now
           FROM (
             SELECT d.*, v_entities[d.s] AS subject_now, v_entities[d.o] AS object_now, p.predicate_id AS predicate_now,
                    coalesce(d.object_hash, sha256(uuid_send(v_entities[d.o]))) AS hash_now,
@@ -148,13 +159,15 @@ BEGIN
                 WHERE o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
                 OFFSET 0
             ) o ON true
-            WHERE o.merged_into IS NULL AND (d.valid_to IS NULL OR d.valid_from IS NOT NULL OR d.valid_to > v_now)
+            WHERE o.merged_into IS NULL AND (
+                d.valid_to IS NULL OR d.valid_from IS NOT NULL
+                OR d.valid_to > v_now + (d.idx - v_good[1].idx) * interval '1 microsecond')
           ) u
         ) t;
         IF cardinality(v_placed) IS DISTINCT FROM cardinality(v_good) THEN
             RAISE EXCEPTION 'a name changed its meaning while this was being written' USING ERRCODE = '40001';
         END IF;
-        v_steps := place_facts(v_tenant, v_project, v_agent, v_placed, p_evidence, p_derived);
+        v_steps := place_facts(v_tenant, v_project, v_agent, v_placed, v_values, v_jsons, p_evidence, p_derived);
     END IF;
 
     -- 5. What came of each, shown to its writer whatever a policy hides from others.
@@ -164,7 +177,9 @@ BEGIN
                SELECT jsonb_array_elements_text(
                    v_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
            CASE WHEN f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
+           -- Of what is suppressed no trace.
            ARRAY(SELECT x.from_fact_id FROM graph_fact_supersessions x
+                 JOIN graph_facts g ON g.tenant_id = v_tenant AND g.fact_id = x.from_fact_id AND g.suppression = 0
                  WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id AND x.created_at = f.created_at
                  ORDER BY x.supersession_id),
            ARRAY(SELECT x.conflict_id FROM fact_conflicts x

@@ -60,7 +60,10 @@ CREATE TABLE graph_predicates (
     CONSTRAINT graph_predicates_name_key UNIQUE (tenant_id, scope_key, canonical_norm),
     CONSTRAINT graph_predicates_canonical_norm_check CHECK (canonical_norm <> ''),
     CONSTRAINT graph_predicates_cardinality_check CHECK (cardinality IN ('single', 'multi')),
-    CONSTRAINT graph_predicates_status_check CHECK (status IN ('pending', 'active', 'deprecated'))
+    CONSTRAINT graph_predicates_status_check CHECK (status IN ('pending', 'active', 'deprecated')),
+    CONSTRAINT graph_predicates_scope_key_check
+        CHECK (scope_key = CASE WHEN global THEN '__global__' ELSE (tenant_id || ':' || COALESCE(project_id, '*'))
+            END AND (project_id IS NULL OR NOT global))
 );
 COMMENT ON COLUMN graph_predicates.scope_key IS 'tenant:project, tenant:*, or __global__';
 COMMENT ON COLUMN graph_predicates.project_id IS 'NULL: for every project of the tenant';
@@ -76,7 +79,9 @@ CREATE TABLE graph_predicate_aliases (
     CONSTRAINT graph_predicate_aliases_pkey PRIMARY KEY (tenant_id, alias_id),
     CONSTRAINT graph_predicate_aliases_alias_key UNIQUE (tenant_id, scope_key, alias_norm),
     CONSTRAINT graph_predicate_aliases_tenant_id_predicate_id_fkey FOREIGN KEY(tenant_id, predicate_id)
-        REFERENCES graph_predicates (tenant_id, predicate_id) ON DELETE CASCADE
+        REFERENCES graph_predicates (tenant_id, predicate_id) ON DELETE CASCADE,
+    CONSTRAINT graph_predicate_aliases_scope_key_check
+        CHECK (scope_key = (tenant_id || ':' || COALESCE(project_id, '*')))
 );
 CREATE INDEX graph_predicate_aliases_predicate_idx ON graph_predicate_aliases (tenant_id, predicate_id);
 CREATE TABLE global_predicates (
@@ -254,6 +259,10 @@ CREATE TABLE fact_retractions (
     project_id TEXT NOT NULL,
     retraction_id UUID NOT NULL,
     fact_id UUID NOT NULL,
+    agent_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    garden_id UUID,
+    suppression SMALLINT DEFAULT 0 NOT NULL,
     kind TEXT NOT NULL,
     reason TEXT,
     retracted_by TEXT NOT NULL,
@@ -264,6 +273,7 @@ CREATE TABLE fact_retractions (
         REFERENCES graph_facts (tenant_id, fact_id) ON DELETE CASCADE,
     CONSTRAINT fact_retractions_kind_check CHECK (kind IN ('retracted', 'corrected', 'merged', 'decayed'))
 );
+COMMENT ON COLUMN fact_retractions.agent_id IS 'the fact''s agent, so that its policy holds here too';
 CREATE INDEX fact_retractions_fact_idx ON fact_retractions (tenant_id, fact_id);
 CREATE TABLE fact_derivations (
     tenant_id TEXT NOT NULL,
@@ -341,7 +351,7 @@ CREATE TYPE fact_draft AS (
     note_id uuid, refused text, field text);
 CREATE TYPE fact_step AS (
     idx int, fact_id uuid, is_new boolean, ends timestamptz, held_until timestamptz, other_id uuid,
-    other_from timestamptz, other_to timestamptz, next_id uuid, stretches boolean);
+    other_from timestamptz, next_id uuid, stretches boolean);
 """
 
 # Only definer functions write most of these; the service itself reads.
@@ -355,7 +365,7 @@ RULES = {
     "graph_fact_supersessions": (Rule.REACH, "SELECT"),
     "fact_closings": (Rule.REACH, "SELECT"),
     "fact_conflicts": (Rule.REACH, "SELECT"),
-    "fact_retractions": (Rule.REACH, "SELECT"),
+    "fact_retractions": (Rule.MEMORY, "SELECT"),
     "fact_derivations": (Rule.REACH, "SELECT"),
     "audit_log": (Rule.TENANT, "SELECT"),
     "entity_edges": (Rule.MEMORY, "SELECT"),
@@ -434,7 +444,7 @@ BEGIN
     LEFT JOIN LATERAL (
         -- What is suppressed must not make a name ambiguous for those who cannot see it.
         SELECT coalesce(array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression = 0),
-                        array_agg(DISTINCT s.entity_id)) AS ids
+                        (array_agg(DISTINCT s.entity_id))[1:1]) AS ids
         FROM (
             SELECT a.entity_id, a.suppression FROM graph_entity_aliases a
             WHERE c.id IS NULL AND a.tenant_id = p_tenant AND a.project_id = p_project
@@ -484,7 +494,13 @@ BEGIN
                                WHERE p.tenant_id = p_tenant AND p.predicate_id = g.predicate_id), 6
             FROM global_predicates g
             WHERE g.canonical_norm = n.norm
-               OR g.predicate_id = (SELECT a.predicate_id FROM global_predicate_aliases a WHERE a.alias_norm = n.norm)
+            UNION ALL
+            SELECT g.predicate_id, g.canonical, g.cardinality, g.status,
+                   NOT EXISTS (SELECT FROM graph_predicates p
+                               WHERE p.tenant_id = p_tenant AND p.predicate_id = g.predicate_id), 7
+            FROM global_predicate_aliases a
+            JOIN global_predicates g ON g.predicate_id = a.predicate_id
+            WHERE a.alias_norm = n.norm
             UNION ALL
             SELECT p.predicate_id, p.canonical, p.cardinality, p.status, false, 0
             FROM graph_predicates p
@@ -576,6 +592,7 @@ BEGIN
     JOIN resolve_predicates(p_tenant, p_project, p_names) r ON r.predicate_id = g.predicate_id
     WHERE r.copy AND r.ref = ANY (p_wanted)
     ORDER BY g.canonical_norm
+    FOR SHARE OF g
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_predicates (tenant_id, predicate_id, scope_key, project_id, canonical, canonical_norm,
                                   cardinality, status, created_at, updated_at)
@@ -636,8 +653,10 @@ BEGIN
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         INSERT INTO fact_retractions (
-            tenant_id, project_id, retraction_id, fact_id, kind, reason, retracted_by, confidence_before, retracted_at)
-        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
+            tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, suppression, kind, reason,
+            retracted_by, confidence_before, retracted_at)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], v_fact.agent_id, v_fact.scope, v_fact.garden_id,
+                v_fact.suppression, p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
         UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
         WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         IF v_fact.object_entity_id IS NOT NULL THEN
@@ -678,7 +697,8 @@ DECLARE
 BEGIN
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
-        CONTINUE WHEN v_fact.object_value IS NULL OR v_fact.confidence = 0 OR v_fact.retracted_at IS NOT NULL;
+        CONTINUE WHEN v_fact.object_value IS NULL OR v_fact.confidence = 0 OR v_fact.retracted_at IS NOT NULL
+                   OR v_fact.suppression > 0;
         INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
         SELECT p_tenant, p_project, make_id(), x.fact_id, v_fact.fact_id, p_moments[i]
         FROM (
@@ -688,6 +708,7 @@ BEGIN
               AND g.valid_from < v_fact.valid_until AND g.valid_until > v_fact.valid_from
               AND g.scope = v_fact.scope AND g.owner_key = v_fact.owner_key AND g.retracted_at IS NULL
               AND g.object_value IS NOT NULL AND g.object_hash <> v_fact.object_hash AND g.confidence > 0
+              AND g.suppression = 0
             ORDER BY g.valid_from DESC LIMIT 20
         ) x
         WHERE (SELECT true FROM fact_conflicts c
@@ -707,7 +728,8 @@ $$;""",
 -- statistics while a table is young, and its plan outlives that.
 -- Runs with the rights of its caller, who is write_facts.
 CREATE OR REPLACE FUNCTION place_facts(
-    p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_evidence json, p_derived json)
+    p_tenant text, p_project text, p_agent text, p_drafts fact_draft[], p_values text[],
+    p_jsons text[], p_evidence json, p_derived json)
 RETURNS fact_step[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -737,7 +759,7 @@ BEGIN
         SELECT array_agg(ROW(
             d.idx, coalesce(same.fact_id, d.fact_id), same.fact_id IS NULL,
             least(coalesce(d.valid_to, 'infinity'), next.valid_from), same.valid_until,
-            other.fact_id, other.valid_from, other.valid_to, next.fact_id,
+            other.fact_id, other.valid_from, next.fact_id,
             d.mode <> 2 AND d.timed AND next.valid_until < coalesce(d.valid_to, 'infinity'))::fact_step)
         INTO v_steps
         FROM unnest(v_turn) d
@@ -800,11 +822,11 @@ BEGIN
             predicate_id, object_entity_id, object_value, object_hash, value_type, confidence, source, source_trust,
             fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at)
         SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id, d.predicate,
-               d.predicate_id, d.object_id, d.value, d.object_hash, d.value_type, d.confidence, d.source,
+               d.predicate_id, d.object_id, p_values[d.s], d.object_hash, d.value_type, d.confidence, d.source,
                d.source_trust,
                hash_fact(d.confidence, s.canonical_norm, p.canonical, d.scope, d.source, d.valid_from,
                          CASE WHEN d.object_id IS NULL THEN d.value_type ELSE 'ref' END,
-                         CASE WHEN d.object_id IS NULL THEN d.value_json ELSE to_json(o.canonical_norm)::text END),
+                         CASE WHEN d.object_id IS NULL THEN p_jsons[d.s] ELSE to_json(o.canonical_norm)::text END),
                d.hlc, d.mode = 2, d.suppression, d.valid_from, nullif(w.ends, 'infinity'), d.created_at, d.created_at,
                CASE WHEN w.ends < 'infinity' THEN d.created_at END
         FROM unnest(v_steps) w
@@ -854,8 +876,11 @@ BEGIN
                 UPDATE graph_facts f
                 SET mentions = f.mentions + 1, updated_at = v_moment,
                     confidence = least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1))
-                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL
                 RETURNING f.confidence INTO v_confidence;
+                IF NOT FOUND THEN
+                    RAISE EXCEPTION 'a fact was taken back while it was confirmed' USING ERRCODE = '40001';
+                END IF;
                 UPDATE entity_edges x SET confidence = v_confidence
                 WHERE x.tenant_id = p_tenant AND x.edge_id = v_held;
             END LOOP;
@@ -926,7 +951,7 @@ $$;""",
 -- where it belongs. Answers a row for each, in order. When one is refused and p_atomic, nothing is written.
 -- Of the owner, because what a policy hides still counts here; the scope comes from the settings and from nowhere else.
 -- OFFSET 0 keeps a join a lookup: a plan made while the tables were small would read them whole for ever after.
--- Locks, always in this order: new names, predicates (against a change of cardinality), subjects by id, objects.
+-- Locks, in this order: new names and kinds, predicates (against a change of cardinality), subjects by id, objects.
 CREATE OR REPLACE FUNCTION write_facts(
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean)
 RETURNS TABLE (
@@ -956,6 +981,9 @@ DECLARE
     v_drafts fact_draft[];
     v_good fact_draft[];
     v_placed fact_draft[];
+    -- Apart from the drafts, which are gone through again for every turn.
+    v_values text[];
+    v_jsons text[];
     v_steps fact_step[] := '{}';
     v_now timestamptz := clock_timestamp();
 BEGIN
@@ -989,13 +1017,14 @@ BEGIN
     )
     SELECT array_agg(ROW(
         d.idx, d.fact_id, d.s, d.p, d.o, NULL, NULL, NULL, d.predicate, d.value, d.value_type, d.value_json,
-        d.object_hash, d.scope, d.owner_key, d.garden_id, d.confidence, d.source, d.source_trust, d.hlc, d.valid_from,
+        d.object_hash, d.scope, o.owner_key, d.garden_id, d.confidence, d.source, d.source_trust, d.hlc, d.valid_from,
         d.valid_to, d.valid_from IS NOT NULL OR d.valid_to IS NOT NULL, NULL, NULL, NULL, NULL, c.first_note,
         f.refused, CASE f.refused
             WHEN 'predicate_not_found' THEN 'predicate'
             WHEN 'predicate_deprecated' THEN 'predicate'
             WHEN 'note_not_found' THEN 'evidence[' || c.missing || ']'
             WHEN 'garden_forbidden' THEN 'garden_id'
+            WHEN 'agent_required' THEN 'scope'
             WHEN 'valid_to_too_early' THEN 'valid_to'
             ELSE CASE WHEN v_states[d.s] IN ('unknown', 'ambiguous') THEN 'subject' ELSE 'object' END
         END)::fact_draft ORDER BY d.idx)
@@ -1003,8 +1032,13 @@ BEGIN
     FROM json_populate_recordset(NULL::fact_draft, p_facts) d
     JOIN predicate r ON r.ref = d.p
     LEFT JOIN cited c ON c.idx = d.idx
+    -- Whose belief it is follows from the scope alone, whatever the caller says.
+    CROSS JOIN LATERAL (
+        SELECT concat_ws(' ', CASE d.scope WHEN 'agent_private' THEN v_agent END, d.garden_id) AS owner_key
+    ) o
     CROSS JOIN LATERAL (
         SELECT CASE
+            WHEN d.scope = 'agent_private' AND v_agent = '' THEN 'agent_required'
             WHEN v_states[d.s] = 'unknown' THEN 'entity_not_found'
             WHEN v_states[d.s] = 'ambiguous' THEN 'entity_ambiguous'
             WHEN v_states[d.o] = 'unknown' THEN 'entity_not_found'
@@ -1041,14 +1075,16 @@ BEGIN
         -- timeline, or of one belief where values stand side by side, take turns; the others go together.
         v_now := clock_timestamp();
         SELECT array_agg(ROW(
-            t.idx, t.fact_id, t.s, t.p, t.o, t.subject_now, t.predicate_now, t.object_now, t.predicate, t.value,
-            t.value_type, t.value_json, t.hash_now, t.scope, t.owner_key, t.garden_id, t.confidence, t.source,
+            t.idx, t.fact_id, t.place, NULL, NULL, t.subject_now, t.predicate_now, t.object_now, t.predicate, NULL,
+            t.value_type, NULL, t.hash_now, t.scope, t.owner_key, t.garden_id, t.confidence, t.source,
             t.source_trust, t.hlc, coalesce(t.valid_from, t.moment), t.valid_to, t.timed, t.moment, t.mode_now,
-            t.hidden, t.turn_now, t.note_id, NULL, NULL)::fact_draft)
-        INTO v_placed
+            t.hidden, t.turn_now, t.note_id, NULL, NULL)::fact_draft ORDER BY t.idx),
+            array_agg(t.value ORDER BY t.idx), array_agg(t.value_json ORDER BY t.idx)
+        INTO v_placed, v_values, v_jsons
         FROM (
-          SELECT u.*, row_number() OVER (PARTITION BY u.scope, u.owner_key, u.subject_now, u.predicate_now,
-                                         CASE WHEN u.mode_now = 0 THEN u.hash_now END ORDER BY u.idx) AS turn_now
+          SELECT u.*, row_number() OVER (ORDER BY u.idx) AS place,
+                 row_number() OVER (PARTITION BY u.scope, u.owner_key, u.subject_now, u.predicate_now,
+                                    CASE WHEN u.mode_now = 0 THEN u.hash_now END ORDER BY u.idx) AS turn_now
           FROM (
             SELECT d.*, v_entities[d.s] AS subject_now, v_entities[d.o] AS object_now, p.predicate_id AS predicate_now,
                    coalesce(d.object_hash, sha256(uuid_send(v_entities[d.o]))) AS hash_now,
@@ -1072,13 +1108,15 @@ BEGIN
                 WHERE o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
                 OFFSET 0
             ) o ON true
-            WHERE o.merged_into IS NULL AND (d.valid_to IS NULL OR d.valid_from IS NOT NULL OR d.valid_to > v_now)
+            WHERE o.merged_into IS NULL AND (
+                d.valid_to IS NULL OR d.valid_from IS NOT NULL
+                OR d.valid_to > v_now + (d.idx - v_good[1].idx) * interval '1 microsecond')
           ) u
         ) t;
         IF cardinality(v_placed) IS DISTINCT FROM cardinality(v_good) THEN
             RAISE EXCEPTION 'a name changed its meaning while this was being written' USING ERRCODE = '40001';
         END IF;
-        v_steps := place_facts(v_tenant, v_project, v_agent, v_placed, p_evidence, p_derived);
+        v_steps := place_facts(v_tenant, v_project, v_agent, v_placed, v_values, v_jsons, p_evidence, p_derived);
     END IF;
 
     -- 5. What came of each, shown to its writer whatever a policy hides from others.
@@ -1088,7 +1126,9 @@ BEGIN
                SELECT jsonb_array_elements_text(
                    v_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
            CASE WHEN f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
+           -- Of what is suppressed no trace.
            ARRAY(SELECT x.from_fact_id FROM graph_fact_supersessions x
+                 JOIN graph_facts g ON g.tenant_id = v_tenant AND g.fact_id = x.from_fact_id AND g.suppression = 0
                  WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id AND x.created_at = f.created_at
                  ORDER BY x.supersession_id),
            ARRAY(SELECT x.conflict_id FROM fact_conflicts x
@@ -1163,6 +1203,7 @@ DECLARE
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_facts uuid[];
     v_refused uuid[];
+    v_subjects uuid[];
     v_now timestamptz;
 BEGIN
     SELECT array_agg(f.fact_id) FILTER (WHERE g.writes), array_agg(f.fact_id) FILTER (WHERE NOT g.writes)
@@ -1183,10 +1224,15 @@ BEGIN
     WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
         SELECT f.predicate_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
     ORDER BY p.predicate_id FOR KEY SHARE;
+    v_subjects := ARRAY(
+        SELECT f.subject_entity_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts));
     PERFORM FROM graph_entities e
-    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
-        SELECT f.subject_entity_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
+    WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_subjects)
     ORDER BY e.entity_id FOR NO KEY UPDATE;
+    IF EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
+                 AND f.subject_entity_id <> ALL (v_subjects)) THEN
+        RAISE EXCEPTION 'a subject was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
     v_now := clock_timestamp();
     PERFORM take_back(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
                       array_agg(v_now))
@@ -1213,6 +1259,7 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_fact graph_facts;
+    v_subject uuid;
     v_single boolean;
     v_pending boolean;
     v_now timestamptz;
@@ -1232,12 +1279,16 @@ BEGIN
         RETURN QUERY SELECT 'garden_forbidden', NULL::timestamptz;
         RETURN;
     END IF;
-    SELECT p.status = 'active' AND p.cardinality = 'single', p.status = 'pending' INTO v_single, v_pending
+    SELECT p.status <> 'pending' AND p.cardinality = 'single', p.status = 'pending' INTO v_single, v_pending
     FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id = v_fact.predicate_id FOR KEY SHARE;
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_fact.subject_entity_id FOR NO KEY UPDATE;
+    v_subject := v_fact.subject_entity_id;
     SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact;
+    IF v_fact.subject_entity_id <> v_subject THEN
+        RAISE EXCEPTION 'the subject was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
     IF v_fact.retracted_at IS NOT NULL THEN
         RETURN QUERY SELECT 'already_retracted', NULL::timestamptz;
         RETURN;
@@ -1355,8 +1406,7 @@ BEGIN
     IF v_status = 'active' AND v_cardinality = 'single'
        AND (v_old.status <> 'active' OR v_old.cardinality <> 'single') THEN
         WITH live AS (
-            SELECT f.*, lead(f.valid_from) OVER timeline AS next_from, lead(f.fact_id) OVER timeline AS next_id,
-                   lag(f.valid_until) OVER timeline AS last_until
+            SELECT f.*, lead(f.valid_from) OVER timeline AS next_from, lag(f.valid_until) OVER timeline AS last_until
             FROM graph_facts f
             WHERE f.tenant_id = v_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
             WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id
@@ -1431,6 +1481,11 @@ BEGIN
     IF NOT v_created THEN
         SELECT coalesce(e.merged_into, e.entity_id) INTO v_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.canonical_norm = p_norm;
+        PERFORM FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_id AND e.merged_into IS NULL FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+        END IF;
         UPDATE graph_entities e SET kind = p_kind, updated_at = v_now
         WHERE p_kind IS NOT NULL AND e.tenant_id = v_tenant AND e.entity_id = v_id AND e.kind IS DISTINCT FROM p_kind;
     END IF;
@@ -1466,8 +1521,12 @@ BEGIN
     IF v_entity IS NULL THEN
         RETURN;
     END IF;
-    -- Held against a merge, which moves the aliases it sees.
-    PERFORM FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity FOR KEY SHARE;
+    -- Held against a merge, which moves the aliases it sees; one that was faster is looked at again.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
     v_now := clock_timestamp();
     IF EXISTS (SELECT FROM graph_entities e
                WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.canonical_norm = p_norm) THEN
@@ -1506,7 +1565,7 @@ BEGIN
         WITH touched AS (
             SELECT f.*, CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END AS subject,
                    CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END AS object,
-                   p.status = 'active' AND p.cardinality = 'single' AS one_value
+                   p.status <> 'pending' AND p.cardinality = 'single' AS one_value
             FROM graph_facts f
             JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id
             WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL
@@ -1586,6 +1645,8 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_names int;
+    v_predicates uuid[];
+    v_words uuid[];
     v_now timestamptz;
     v_moved bigint;
     v_folded bigint;
@@ -1598,11 +1659,12 @@ BEGIN
         RETURN;
     END IF;
     -- Those who write by these predicates finish first; then nobody can write about either entity.
-    PERFORM FROM graph_predicates p
-    WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
-        SELECT f.predicate_id FROM graph_facts f
+    v_predicates := ARRAY(
+        SELECT DISTINCT f.predicate_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project
-          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)))
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
     ORDER BY p.predicate_id FOR KEY SHARE;
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
@@ -1610,6 +1672,11 @@ BEGIN
                WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
         RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
         RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.predicate_id <> ALL (v_predicates)
+                 AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))) THEN
+        RAISE EXCEPTION 'a predicate came to it meanwhile' USING ERRCODE = '40001';
     END IF;
     -- The subjects of facts that point to either, so that their timelines hold still.
     PERFORM FROM graph_entities e
@@ -1620,18 +1687,12 @@ BEGIN
     v_now := clock_timestamp();
     v_folded := fold_beliefs(v_tenant, v_project, v_agent, p_from, p_into, v_now);
 
-    -- Values in words that stood on two entities contradict each other on one.
-    INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
-    SELECT v_tenant, v_project, make_id(), a.fact_id, b.fact_id, v_now
-    FROM graph_facts a
-    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = a.predicate_id AND p.status = 'pending'
-    JOIN graph_facts b ON b.tenant_id = v_tenant AND b.project_id = v_project AND b.subject_entity_id = p_from
-        AND b.predicate_id = a.predicate_id AND b.scope = a.scope AND b.owner_key = a.owner_key
-        AND b.object_hash <> a.object_hash AND b.valid_from < a.valid_until AND b.valid_until > a.valid_from
-    WHERE a.tenant_id = v_tenant AND a.project_id = v_project AND a.subject_entity_id = p_into
-      AND a.retracted_at IS NULL AND b.retracted_at IS NULL AND a.object_value IS NOT NULL
-      AND b.object_value IS NOT NULL AND a.confidence > 0 AND b.confidence > 0
-    ON CONFLICT DO NOTHING;
+    v_words := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
+          AND f.retracted_at IS NULL
+          AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
 
     UPDATE graph_facts f
     SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
@@ -1641,6 +1702,8 @@ BEGIN
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project
       AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
     GET DIAGNOSTICS v_moved = ROW_COUNT;
+    -- Values in words that stood on two entities, or were lengthened, may contradict others now.
+    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
     UPDATE entity_edges x
     SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
         object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
@@ -1689,7 +1752,7 @@ SIGNATURES = (
     "retract_facts(uuid[], uuid, uuid, text, text, boolean)",
     "put_facts(text, text, text, uuid[], text, json, json, json, json, json, boolean)",
     "write_facts(json, json, json, json, json, boolean)",
-    "place_facts(text, text, text, fact_draft[], json, json)",
+    "place_facts(text, text, text, fact_draft[], text[], text[], json, json)",
     "note_conflicts(text, text, uuid[], timestamptz[])",
     "take_back(text, text, text, uuid[], text, text, timestamptz[])",
     "move_ends(text, text, uuid[], timestamptz[], timestamptz[])",

@@ -8,7 +8,7 @@ import msgspec
 from app.db.database import Row
 from app.errors import BadRequest
 from app.facts.clock import HybridClock
-from app.facts.names import as_id, entity_name, predicate_name
+from app.facts.names import as_id, entity_name, plain_text, predicate_name
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn
 from app.facts.values import read_value
 from app.tenancy.schemas import SYNONYMS
@@ -17,6 +17,7 @@ from app.web.inputs import as_utc
 
 # What is trusted of a source nobody has judged.
 UNJUDGED_TRUST = 0.5
+MAX_EVIDENCE = 10_000
 _clock = HybridClock()
 
 
@@ -48,9 +49,8 @@ class Drafts:
             "fact_id": new_id(),
             "scope": scope,
             "garden_id": garden_id,
-            "owner_key": self._who.agent_id if scope == "agent_private" else garden_id or "",
             "confidence": data.confidence,
-            "source": data.source,
+            "source": plain_text(data.source, "source"),
             "source_trust": UNJUDGED_TRUST,
             "hlc": _clock.stamp(),
             "valid_from": valid_from,
@@ -65,9 +65,10 @@ class Drafts:
         row["p"] = self._reference("predicate", self.predicates, by)
         row["predicate"] = by.get("name") or predicate
         self.facts.append(row)
-        self.evidence += [
-            {"idx": index, "at": at, "note_id": note_id} for at, note_id in enumerate(dict.fromkeys(data.evidence))
-        ]
+        first = {note_id: at for at, note_id in reversed(list(enumerate(data.evidence)))}
+        self.evidence += [{"idx": index, "at": at, "note_id": note_id} for note_id, at in first.items()]
+        if len(self.evidence) > MAX_EVIDENCE:
+            raise BadRequest(f"evidence: at most {MAX_EVIDENCE} notes in one batch; split it.", code="batch_too_large")
         self.derived += [{"idx": index, "hash": digest} for digest in data.derived_from]
         if data.garden_id is not None:
             self.gardens.setdefault((data.garden_id, scope), []).append(index)
@@ -124,7 +125,7 @@ def entity_row(reference: str | EntityRef, field: str) -> Row:
             if reference.kind is not None:
                 raise BadRequest(f"{field}.kind: an entity given by its id keeps the kind it has.")
             return {"entity_id": str(reference.entity_id)}
-        text, kind = reference.canonical or "", reference.kind
+        text, kind = reference.canonical or "", plain_text(reference.kind, f"{field}.kind")
     else:
         text, kind = reference, None
         if (entity_id := as_id(text)) is not None:

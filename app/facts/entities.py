@@ -8,7 +8,7 @@ import msgspec
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Conflict, NotFound
 from app.facts import queries
-from app.facts.names import Name, as_id, entity_name, normalize_entity_name
+from app.facts.names import Name, as_id, entity_name, normalize_entity_name, plain_text
 from app.facts.retries import retried
 from app.facts.schemas import (
     AliasCreate,
@@ -61,6 +61,7 @@ def ambiguous(rows: list[Row], field: str) -> Conflict:
 async def create_entity(db: Database, who: Principal, *, data: EntityCreate, once: Once) -> Answer:
     """Makes an entity, or answers the one of that name; a kind and aliases that are said are taken on."""
     name = entity_name(data.canonical, "canonical")
+    kind = plain_text(data.kind, "kind")
     aliases = [entity_name(alias, f"aliases[{index}]") for index, alias in enumerate(data.aliases)]
 
     async def write() -> Answer:
@@ -73,7 +74,7 @@ async def create_entity(db: Database, who: Principal, *, data: EntityCreate, onc
                     "id": new_id(),
                     "canonical": name.shown,
                     "norm": name.norm,
-                    "kind": data.kind,
+                    "kind": kind,
                     "aliases": msgspec.json.encode(_alias_rows(aliases)).decode(),
                 },
             )
@@ -146,19 +147,23 @@ def _normal_prefix(prefix: str) -> str:
 async def add_alias(db: Database, who: Principal, *, entity_id: UUID, data: AliasCreate, once: Once) -> Answer:
     """Gives an entity one more name."""
     name = entity_name(data.alias, "alias")
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        arguments = {"entity": str(entity_id), "id": new_id(), "alias": name.shown, "norm": name.norm}
-        row = await step.session.row(queries.PUT_ALIAS, arguments)
-        if row is None:
-            raise entity_not_found()
-        if row["alias_id"] is None:
-            raise Conflict("alias: this is the entity's own name already.", code="alias_is_name")
-        alias = AliasRead(
-            alias_id=row["alias_id"], entity_id=row["entity_id"], alias=row["alias"], created_at=row["created_at"]
-        )
-        return await step.answer(201 if row["created"] else 200, AliasCreated(alias=alias, created=row["created"]))
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            if step.stored:
+                return step.stored
+            arguments = {"entity": str(entity_id), "id": new_id(), "alias": name.shown, "norm": name.norm}
+            row = await step.session.row(queries.PUT_ALIAS, arguments)
+            if row is None:
+                raise entity_not_found()
+            if row["alias_id"] is None:
+                raise Conflict("alias: this is the entity's own name already.", code="alias_is_name")
+            alias = AliasRead(
+                alias_id=row["alias_id"], entity_id=row["entity_id"], alias=row["alias"], created_at=row["created_at"]
+            )
+            return await step.answer(201 if row["created"] else 200, AliasCreated(alias=alias, created=row["created"]))
+
+    return await retried(write)
 
 
 async def merge_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityMerge, once: Once) -> Answer:

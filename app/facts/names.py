@@ -12,7 +12,7 @@ MAX_NAME = 512
 MAX_PREDICATE = 200
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=\S)")
 SCHEME_ALONE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\s*$")
-ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$")
+ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 # Shown as nothing: controls, formats, surrogates, unassigned, and the separators.
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Zs", "Zl", "Zp"})
 
@@ -53,7 +53,16 @@ def _lower(text: str) -> str:
 
 def as_id(text: str) -> str | None:
     """The id a text is, if it is one: names and ids are taken in the same place."""
-    return str(UUID(text)) if ID.match(text.strip()) else None
+    return str(UUID(text.strip())) if ID.fullmatch(text.strip()) else None
+
+
+def plain_text(text: str | None, field: str) -> str | None:
+    """A label without white space around it; one of nothing else is refused."""
+    if text is None:
+        return None
+    if not text.strip():
+        raise BadRequest(f"{field}: empty once white space is trimmed; leave it out, or say something.")
+    return text.strip()
 
 
 def _require_text(text: str, field: str, *, limit: int, code: str) -> None:

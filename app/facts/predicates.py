@@ -58,7 +58,7 @@ def _require_administrator(who: Principal) -> None:
 
 async def list_predicates(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> PredicateList:
     """The predicates this project can use."""
-    asked = {name: value for name, value in filters.items() if value is not None}
+    asked = {name: value for name, value in filters.items() if value}
     if page.after is not None:
         asked |= {"after": page.after[0]}
     statement = queries.select_predicates(set(asked))

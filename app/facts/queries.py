@@ -76,6 +76,12 @@ CHANGE_COPIES = text(
     "UPDATE graph_predicates SET status = :status, updated_at = :now "
     "WHERE predicate_id = CAST(:id AS uuid) AND global AND status <> :status"
 )
+# What was contradictory while nobody had decided.
+RESOLVE_CONFLICTS = text(
+    "UPDATE fact_conflicts c SET status = 'resolved', resolved_by = 'operator', resolved_at = :now, "
+    "resolution_note = 'predicate activated' FROM graph_facts f WHERE f.predicate_id = CAST(:id AS uuid) "
+    "AND c.tenant_id = f.tenant_id AND c.fact_b = f.fact_id AND c.status = 'open'"
+)
 # An alias of the installation, or the one that has this name already.
 PUT_GLOBAL_ALIAS = text(
     "WITH made AS (INSERT INTO global_predicate_aliases (alias_norm, alias, predicate_id) "
@@ -238,6 +244,13 @@ class FactFilter:
             f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) ELSE {fact}.confidence END"
         )
 
+    @property
+    def disputed(self) -> str:
+        """Whether a conflict was open at the known time."""
+        if self.known_at is None:
+            return "k.status = 'open'"
+        return f"k.detected_at <= {self.known_at} AND (k.resolved_at IS NULL OR k.resolved_at > {self.known_at})"
+
     def conditions(self, fact: str = "f", *, inactive: bool = False) -> list[str]:
         """Which facts were believed at the known time and valid at the other; with `inactive` all ever known then."""
         found = [f"{fact}.tenant_id = %(tenant)s", f"{fact}.project_id = %(project)s"]
@@ -268,9 +281,9 @@ _FACT = """
            f.created_at, {closed} AS closed_at, {retracted} AS retracted_at,
            coalesce(
                (SELECT true FROM fact_conflicts k
-                WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND k.status = 'open' LIMIT 1),
+                WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND {disputed} LIMIT 1),
                (SELECT true FROM fact_conflicts k
-                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.status = 'open' LIMIT 1),
+                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND {disputed} LIMIT 1),
                false) AS contradicted,
            ARRAY(SELECT v.note_id FROM graph_fact_evidence v
                  WHERE v.tenant_id = %(tenant)s AND v.fact_id = f.fact_id AND {cited}
@@ -308,6 +321,7 @@ def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
         cited = f"v.created_at <= {known}"
     return _FACT.format(
         confidence=when.confidence(),
+        disputed=when.disputed,
         ends=ends,
         closed=closed or "f.closed_at",
         retracted=retracted or "f.retracted_at",
@@ -345,7 +359,7 @@ _WORSE = """EXISTS (
     SELECT FROM fact_conflicts k
     JOIN graph_facts x ON x.tenant_id = %(tenant)s
         AND x.fact_id = CASE k.fact_a WHEN f.fact_id THEN k.fact_b ELSE k.fact_a END
-    WHERE k.tenant_id = %(tenant)s AND k.status = 'open' AND (k.fact_a = f.fact_id OR k.fact_b = f.fact_id)
+    WHERE k.tenant_id = %(tenant)s AND {disputed} AND (k.fact_a = f.fact_id OR k.fact_b = f.fact_id)
       AND {seen} AND (({sure}, x.created_at) > ({as_sure}, f.created_at)))"""
 _ASKED = {
     "entity": "f.subject_entity_id = {meant}",
@@ -385,7 +399,10 @@ def select_facts(when: FactFilter, *, asked: set[str], by_id: set[str], inactive
         where.append(_ASKED[name].format(meant=meant, sure=when.confidence()))
     if preferred:
         seen = " AND ".join(when.conditions("x", inactive=inactive))
-        where.append("NOT " + _WORSE.format(seen=seen, sure=when.confidence("x"), as_sure=when.confidence()))
+        where.append(
+            "NOT "
+            + _WORSE.format(seen=seen, disputed=when.disputed, sure=when.confidence("x"), as_sure=when.confidence())
+        )
     shape = _CURRENT if when.known_at is None and not inactive else _ANY_TIME
     if asked & {"entity", "object"}:
         shape = _OF_ENTITY

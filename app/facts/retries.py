@@ -33,4 +33,6 @@ async def retried(write: Callable[[], Awaitable[Result]]) -> Result:
             log.info("write_retried", attempt=attempt + 1, state=cause.sqlstate, constraint=cause.diag.constraint_name)
             # Not for secrecy: two that met once shall not meet again at the same moment.
             await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311
+    # Nobody should ever get here; if a rule of ours cannot be kept, it is told as the mistake it is.
+    log.error("write_given_up", attempts=ATTEMPTS)
     raise Unavailable("Too many writers at the same facts; try again shortly.", code="write_contention")

@@ -127,7 +127,7 @@ async def list_predicates(
     cursor: Cursor = None,
 ) -> PredicateList:
     """The project's own, the tenant's, and the installation's, in the order of their names."""
-    if prefix is not None:
+    if prefix:
         prefix = predicate_name(prefix, "prefix").norm
     page = Page(cursors, who, "predicates", limit=limit, cursor=cursor, status=status, prefix=prefix)
     return await predicates.list_predicates(db, who, filters={"status": status, "prefix": prefix}, page=page)

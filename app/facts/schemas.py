@@ -154,7 +154,8 @@ class ObjectIn(Create, frozen=True, kw_only=True):
     """Either an entity, or a value with its type."""
 
     entity: str | EntityRef | UnsetType = UNSET
-    value: str | bool | int | float | UnsetType | None = UNSET
+    value: Any = UNSET
+    """Text, a number, true, false or null."""
     type: ValueType | UnsetType = UNSET
     """When absent: what the value evidently is."""
 

@@ -104,6 +104,11 @@ graph_predicates = Table(
     CheckConstraint("canonical_norm <> ''", name="canonical_norm"),
     CheckConstraint("cardinality IN ('single', 'multi')", name="cardinality"),
     CheckConstraint("status IN ('pending', 'active', 'deprecated')", name="status"),
+    CheckConstraint(
+        "scope_key = CASE WHEN global THEN '__global__' ELSE (tenant_id || ':' || COALESCE(project_id, '*')) END "
+        "AND (project_id IS NULL OR NOT global)",
+        name="scope_key",
+    ),
     info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
 )
 
@@ -125,6 +130,7 @@ graph_predicate_aliases = Table(
         ["graph_predicates.tenant_id", "graph_predicates.predicate_id"],
         ondelete="CASCADE",
     ),
+    CheckConstraint("scope_key = (tenant_id || ':' || COALESCE(project_id, '*'))", name="scope_key"),
     Index("graph_predicate_aliases_predicate_idx", "tenant_id", "predicate_id"),
     info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
 )

@@ -55,7 +55,12 @@ async def set_global_predicate(owner: Database, data: GlobalPredicate) -> dict[s
             change = {"id": str(found["predicate_id"]), "status": data.status or found["status"], "now": now}
             await session.execute(queries.CHANGE_GLOBAL_PREDICATE, change)
             await session.execute(queries.CHANGE_COPIES, change)
+            if data.status == "active":
+                await session.execute(queries.RESOLVE_CONFLICTS, {"id": change["id"], "now": now})
         for alias in aliases:
+            named = await session.row(queries.FIND_GLOBAL_PREDICATE, {"norm": alias.norm})
+            if named is not None:
+                raise Conflict(f"--alias: {alias.shown} is itself a predicate's name.", code="predicate_alias_taken")
             taken = await session.row(
                 queries.PUT_GLOBAL_ALIAS,
                 {"id": str(found["predicate_id"]), "alias": alias.shown, "norm": alias.norm},

@@ -40,7 +40,7 @@ async def write_fact(db: Database, who: Principal, *, data: FactCreate, once: On
     if errors:
         raise errors[0]
 
-    def finish(rows: list[Row]) -> tuple[int, msgspec.Struct]:
+    def finish(rows: list[Row], _: dict[int, AppError]) -> tuple[int, msgspec.Struct]:
         (row,) = rows
         body = FactWritten(
             fact=present_fact(row), outcome=row["outcome"], superseded=row["superseded"], conflicts=row["conflicts"]
@@ -64,7 +64,7 @@ async def write_facts(db: Database, who: Principal, *, data: FactBatch, once: On
     stop_if_atomic("facts", atomic=data.atomic, errors=errors)
     drafts.drop(set(errors))
 
-    def finish(rows: list[Row]) -> tuple[int, msgspec.Struct]:
+    def finish(rows: list[Row], errors: dict[int, AppError]) -> tuple[int, msgspec.Struct]:
         written = {row["idx"]: row for row in rows}
         results = [_result(index, written, errors) for index in range(len(data.facts))]
         return 200, FactBatchDone(results=results)
@@ -118,28 +118,25 @@ async def _write(
     require_project(who)
     arguments = drafts.arguments()
 
-    async def refuse(rows: list[Row]) -> list[Row]:
+    async def refuse(rows: list[Row]) -> tuple[list[Row], dict[int, AppError]]:
         refused = [row for row in rows if row["refused"] is not None]
-        if refused:
-            names = await _candidates(db, who, refused)
-            errors.update({row["idx"]: _refusal(row, names) for row in refused})
-            if not batch:
-                raise errors[0]
-            stop_if_atomic("facts", atomic=atomic, errors=errors)
-        return [row for row in rows if row["refused"] is None]
+        names = await _candidates(db, who, refused)
+        found = {**errors, **{row["idx"]: _refusal(row, names) for row in refused}}
+        if found and not batch:
+            raise found[0]
+        stop_if_atomic("facts", atomic=atomic, errors=found)
+        return [row for row in rows if row["refused"] is None], found
 
     async def write() -> Answer:
         if not once.has_key:
             parameters = (*who.arguments(), *arguments.values(), atomic)
-            rows = await refuse(await db.call(queries.PUT_FACTS, parameters, again=False))
-            status, body = finish(rows)
+            status, body = finish(*await refuse(await db.call(queries.PUT_FACTS, parameters, again=False)))
             return Answer(status, msgspec.json.encode(body))
         async with once.tenant(db, who) as step:
             if step.stored:
                 return step.stored
-            rows = await refuse(await step.session.rows(queries.WRITE_FACTS, {**arguments, "atomic": atomic}))
-            status, body = finish(rows)
-            return await step.answer(status, body)
+            rows = await step.session.rows(queries.WRITE_FACTS, {**arguments, "atomic": atomic})
+            return await step.answer(*finish(*await refuse(rows)))
 
     return await retried(write)
 
@@ -162,6 +159,8 @@ def _refusal(row: Row, names: dict[str, Row]) -> AppError:
         return NotFound("predicate: there is no such predicate.", code=code)
     if code == "predicate_deprecated":
         return Conflict("predicate: deprecated, nothing new is written by it; use another one.", code=code)
+    if code == "agent_required":
+        return BadRequest("scope: agent_private needs an agent, and this key has none.", code=code)
     if code == "valid_to_too_early":
         return BadRequest("valid_to: must be later than valid_from, which is now when absent.")
     if code == "note_not_found":

@@ -9,9 +9,11 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     PrimaryKeyConstraint,
+    SmallInteger,
     Table,
     Text,
     Uuid,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -25,6 +27,10 @@ fact_retractions = Table(
     Column("project_id", Text, nullable=False),
     Column("retraction_id", Uuid(as_uuid=False), nullable=False),
     Column("fact_id", Uuid(as_uuid=False), nullable=False),
+    Column("agent_id", Text, nullable=False, comment="the fact's agent, so that its policy holds here too"),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     Column("kind", Text, nullable=False),
     Column("reason", Text, nullable=True),
     Column("retracted_by", Text, nullable=False),
@@ -36,7 +42,7 @@ fact_retractions = Table(
     ),
     CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed')", name="kind"),
     Index("fact_retractions_fact_idx", "tenant_id", "fact_id"),
-    info={"rls": Rule.REACH, "grants": "SELECT"},
+    info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )
 
 fact_derivations = Table(

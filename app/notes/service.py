@@ -94,7 +94,8 @@ def _new_row(who: Principal, data: NoteCreate) -> Row:
         "agent_id": who.agent_id,
         "scope": scope,
         "garden_id": garden_id,
-        "owner_key": who.agent_id if scope == "agent_private" else garden_id or "",
+        # Both, where both apply: what was private in a garden is another note than what is private outside of it.
+        "owner_key": " ".join(filter(None, (who.agent_id if scope == "agent_private" else "", garden_id))),
         "type": data.type,
         **_checked_content(data.content),
         "tags": list(dict.fromkeys(data.tags)),

@@ -91,6 +91,8 @@ def as_app_error(problem: Exception) -> AppError:
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):
         # A policy had the last word where a use case should have had the first; it is logged as our mistake.
         return Forbidden("This is outside of what the key may touch.")
+    if isinstance(cause, psycopg.errors.QueryCanceled):
+        return Unavailable("This took longer than the database allows; ask for less at once.", code="took_too_long")
     if isinstance(cause, psycopg.OperationalError):
         return Unavailable("The database cannot be reached; try again shortly.")
     return AppError("Something went wrong on our side. The request id helps us find it.")

@@ -60,7 +60,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "retracted_at": None,
     },
     "fact_conflicts": {"status": "open"},
-    "fact_retractions": {"kind": "retracted"},
+    "fact_retractions": {"kind": "retracted", "scope": "project_shared", "garden_id": None, "suppression": 0},
     "entity_edges": {"scope": "project_shared", "garden_id": None, "suppression": 0},
     "jobs": {"status": "pending", "kind": "embed", "lease_owner": None, "max_attempts": 5},
 }
@@ -99,6 +99,8 @@ def make_row(connection: psycopg.Connection[Any], table: str, tenant: str, proje
     row["tenant_id"] = tenant
     if "project_id" in row:
         row["project_id"] = project
+    if "scope_key" in row:
+        row["scope_key"] = f"{tenant}:{project}"
     return row
 
 
