@@ -32,6 +32,8 @@ def pooled(proxy: PoolingProxy) -> Iterator[str]:
         ("/v1/whoami", 1),
         ("/v1/gardens", 2),
         ("/v1/jobs", 2),
+        ("/v1/facts?entity=Alice&predicate=likes", 2),
+        ("/v1/entities/alice", 2),
         ("/health", 0),
     ],
 )
@@ -45,6 +47,17 @@ def test_round_trips_of_a_read(tenancy: Tenancy, proxy: PoolingProxy, pooled: st
         for _ in range(10):
             client.get(path)
     assert proxy.round_trips <= most * 10, proxy.statements
+
+
+def test_round_trips_of_writing_a_fact(tenancy: Tenancy, proxy: PoolingProxy, pooled: str) -> None:
+    tenancy.tenant("acme")
+    headers = {"Authorization": f"Bearer {tenancy.key('acme', rate_limits={'write': 0})}"}
+    with httpx.Client(base_url=pooled, headers=headers) as client:
+        bodies = [{"subject": f"P {i}", "predicate": "likes", "object": {"entity": f"T {i}"}} for i in range(11)]
+        client.post("/v1/facts", json=bodies.pop())
+        proxy.reset_counters()
+        assert [client.post("/v1/facts", json=body).status_code for body in bodies] == [201] * 10
+    assert proxy.round_trips <= 2 * 10, proxy.statements
 
 
 def test_writes_work_behind_the_pooler(tenancy: Tenancy, pooled: str) -> None:
