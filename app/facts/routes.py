@@ -1,5 +1,6 @@
 """HTTP of the room facts."""
 
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -247,9 +248,13 @@ async def list_facts(
         "include_inactive": include_inactive,
         "include_contradicted": include_contradicted,
     }
-    times = {"valid_at": parse_moment(valid_at, "valid_at"), "as_of": parse_moment(as_of, "as_of")}
+    times = {"valid_at": parse_moment(valid_at, "valid_at"), "as_of": _known_at(as_of)}
     page = Page(cursors, who, "facts", limit=limit, cursor=cursor, **filters, **times)
     return await reading.list_facts(db, who, filters=filters, page=page, **times)
+
+
+def _known_at(text: str | None) -> datetime | None:
+    return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
 
 
 def _either(one: str | None, other: str | None, name: str, synonym: str) -> str | None:
@@ -268,7 +273,7 @@ async def get_fact(
     ] = None,
 ) -> FactRead:
     """Whatever became of it: also ended, future and retracted ones."""
-    return await reading.get_fact(db, who, fact_id=fact_id, as_of=parse_moment(as_of, "as_of"))
+    return await reading.get_fact(db, who, fact_id=fact_id, as_of=_known_at(as_of))
 
 
 @get("/facts/{fact_id:uuid}/history", opt={"access": READ}, summary="A fact with its history", tags=["facts"])

@@ -20,7 +20,7 @@ def as_utc(moment: datetime, field: str) -> datetime:
         raise BadRequest(f"{field}: outside the years 1 to 9999.") from problem
 
 
-def parse_moment(text: str | None, field: str) -> datetime | None:
+def parse_moment(text: str | None, field: str, *, code: str | None = None) -> datetime | None:
     """A time in a query string; one without a zone is refused, since nobody could say when it is."""
     if text is None:
         return None
@@ -28,9 +28,9 @@ def parse_moment(text: str | None, field: str) -> datetime | None:
         # A plus sign in a query string arrives as a space unless it was escaped.
         moment = datetime.fromisoformat(text.strip().replace(" ", "+"))
     except ValueError as problem:
-        raise BadRequest(f"{field}: not a time such as 2026-01-31T12:00:00Z.") from problem
+        raise BadRequest(f"{field}: not a time such as 2026-01-31T12:00:00Z.", code=code) from problem
     if moment.tzinfo is None:
-        raise BadRequest(f"{field}: a time with a zone, such as 2026-01-31T12:00:00Z.")
+        raise BadRequest(f"{field}: a time with a zone, such as 2026-01-31T12:00:00Z.", code=code)
     return as_utc(moment, field)
 
 

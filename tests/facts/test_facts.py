@@ -842,6 +842,8 @@ def test_as_of_the_future_is_refused_and_needs_its_scope(
     robin: httpx.Client, tenancy: Any, as_key: Callable[..., httpx.Client]
 ) -> None:
     assert error(robin.get("/v1/facts", params={"as_of": year(2999)})) == (400, "as_of_future")
+    for text in ("yesterday", "2026-01-01T00:00:00"):
+        assert error(robin.get("/v1/facts", params={"as_of": text})) == (400, "as_of_invalid_timestamp")
     plain = as_key(tenancy.key("acme", agent_id="plain", scopes=["facts:read"]))
     assert error(plain.get("/v1/facts", params={"as_of": year(2020)})) == (403, "missing_scope")
     assert plain.get("/v1/facts").status_code == 200
