@@ -106,7 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     _key_commands(_group(commands, "keys", "issue, list, rotate and revoke API keys"))
 
-    predicates = _group(commands, "predicates", "the vocabulary that all tenants share; needs DATABASE_MIGRATION_URL")
+    predicates = _group(commands, "predicates", "the vocabulary that all tenants share (as the owner of the database)")
     change = _command(predicates, "set", run_set_predicate, "make a predicate for all tenants, or change it")
     change.add_argument("name", metavar="NAME")
     change.add_argument("--cardinality", choices=["single", "multi"], help="one value at a time, or several (multi)")

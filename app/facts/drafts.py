@@ -142,7 +142,12 @@ def predicate_row(text: str) -> Row:
     return {"norm": name.norm, "name": name.shown, "new_id": new_id()}
 
 
-def _object(data: ObjectIn) -> Row:
+def _object(data: ObjectIn | str) -> Row:
+    if isinstance(data, str):
+        raise BadRequest(
+            'object: write {"entity": "..."} for something that can have facts of its own, '
+            'or {"value": "..."} for plain words.'
+        )
     has_entity, has_value = data.entity is not msgspec.UNSET, data.value is not msgspec.UNSET
     if has_entity and (has_value or data.type is not msgspec.UNSET):
         raise BadRequest("object: give an entity or a value, not both.")

@@ -121,6 +121,8 @@ async def create_predicate(db: Database, who: Principal, *, data: PredicateCreat
         chosen = row["predicate_id"] if found is None else str(found["predicate_id"])
         shown = _present(_only(await step.session.query(SELECT_ONE, _one(who, chosen))), who)
         if not created and (shown.cardinality, shown.status) != (data.cardinality, data.status):
+            if shown.status == "deprecated":
+                raise Conflict(f"name: {shown.name} is deprecated; use another name.", code="predicate_deprecated")
             raise Conflict(
                 f"name: {shown.name} is there already, {shown.status} and {shown.cardinality}; change it with PATCH.",
                 code="predicate_exists",

@@ -228,7 +228,9 @@ async def list_facts(
     as_of: Annotated[
         str | None, QueryParameter(max_length=40, description="As it was known at this time (scope history:as_of).")
     ] = None,
-    include_inactive: Annotated[bool, QueryParameter(description="Also ended, future and retracted ones.")] = False,
+    include_inactive: Annotated[
+        bool, QueryParameter(description="Also ended, future and retracted ones, whatever valid_at says.")
+    ] = False,
     include_contradicted: Annotated[
         bool, QueryParameter(description="false: of facts in an open conflict only the preferred one.")
     ] = True,

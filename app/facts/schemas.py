@@ -167,7 +167,8 @@ class FactCreate(Create, frozen=True, kw_only=True):
     """A name (or URI, alias, id); found or made. `entity` and `entity_uri` mean the same."""
     predicate: str | UnsetType = UNSET
     """A name or id; a new one is registered as pending and multi. `relation` means the same."""
-    object: ObjectIn
+    object: ObjectIn | str
+    """An object; words alone are refused, since they could mean an entity or a value."""
     scope: VisibilityIn = "project_shared"
     garden_id: UUID | None = None
     source: Annotated[str, Meta(min_length=1, max_length=500)] | None = None

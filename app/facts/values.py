@@ -83,7 +83,7 @@ def _expect(fits: bool, field: str, expected: str, kind: str) -> None:
 def _number(value: int | float, field: str) -> tuple[str, str]:
     """The text of a number and its RFC 8785 form: whole numbers keep every digit, equal numbers have one text."""
     if isinstance(value, int):
-        if value.bit_length() > MAX_DIGITS * 3:
+        if abs(value) >= 10**MAX_DIGITS:
             raise BadRequest(f"{field}.value: a number of more than {MAX_DIGITS} digits.")
         if not _is_double(value):
             return str(value), str(value)

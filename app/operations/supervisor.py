@@ -198,7 +198,7 @@ def _stop_together(server: Any, worker: "_WorkerProcess | None", stopping: _Stop
 
     def finish() -> None:
         if worker is not None:
-            worker.stopping.set()
+            worker.tell_to_stop()
         interrupt()
 
     def stop(*_: Any) -> None:
@@ -229,7 +229,8 @@ class _WorkerProcess:
         self._watcher.start()
 
     def _spawn(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"])
+        # In a group of its own: Ctrl-C is for the service as a whole, which tells its worker.
+        self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], process_group=0)
 
     def _watch(self) -> None:
         pause = FIRST_RESPAWN_SECONDS
@@ -242,12 +243,18 @@ class _WorkerProcess:
             # One that dies again and again is started again ever more slowly.
             pause = min(pause * 2, LAST_RESPAWN_SECONDS)
 
-    def stop(self, seconds: float) -> None:
+    def tell_to_stop(self) -> None:
+        """Lets the worker drain while the API does, and starts no other."""
         self.stopping.set()
         self._watcher.join()
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, seconds: float) -> None:
+        """Waits for the worker's end, so long and no longer."""
+        self.tell_to_stop()
+        if self._process is None:
             return
-        self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -12,6 +12,13 @@ PLACE = re.compile(r"^(?P<message>.*?)(?: - at `(?P<kind>key in )?\$(?P<path>.*)
 NAMED_FIELD = re.compile(r"^Object (?:contains unknown|missing required) field `(?P<name>.*)`$", flags=re.DOTALL)
 
 
+# What the decoder says, in words that help.
+PLAINER = {
+    "Invalid RFC3339 encoded datetime": "not a time such as 2026-01-31T12:00:00Z",
+    "Expected `datetime` with a timezone component": "a time with a zone, such as 2026-01-31T12:00:00Z",
+}
+
+
 def as_utc(moment: datetime, field: str) -> datetime:
     """The same moment in UTC; one that no calendar of ours holds is refused."""
     try:
@@ -38,7 +45,7 @@ def invalid_body(problem: msgspec.ValidationError) -> BadRequest:
     """The error for a body that does not fit its type: names the field and says what was expected."""
     match = PLACE.match(str(problem))
     assert match is not None
-    message = match["message"]
+    message = PLAINER.get(match["message"], match["message"])
     path = (match["path"] or "").lstrip(".")
     named = NAMED_FIELD.match(message)
     if named is not None:

@@ -1,15 +1,21 @@
 """The API reference: the OpenAPI document and one page that renders it, with nothing fetched from elsewhere."""
 
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from litestar import Request, Router
 from litestar.datastructures import ResponseHeader
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme, Tag
+from litestar.openapi.spec import Components, OpenAPI, Schema, SecurityScheme, Tag
 from litestar.routes import BaseRoute
 from litestar.types import ControllerRouterHandler
 
@@ -100,3 +106,52 @@ def openapi_config() -> OpenAPIConfig:
         render_plugins=[JsonRenderPlugin(), ReferencePage()],
         use_handler_docstrings=True,
     )
+
+
+def describe_schemas(document: OpenAPI) -> None:
+    """Puts what the code says of its structures and their fields into the reference; the framework reads types only."""
+    schemas = document.components.schemas if document.components else None
+    known = {kind.__name__: kind for kind in _structures(msgspec.Struct)}
+    texts: dict[str, dict[str, tuple[str | None, dict[str, str]]]] = {}
+    for name, schema in (schemas or {}).items():
+        kind = known.get(name)
+        if kind is None:
+            continue
+        for parent in reversed(kind.__mro__):
+            if parent.__module__.startswith("app."):
+                module = texts.setdefault(parent.__module__, _texts(parent.__module__))
+                _describe(schema, kind, *module.get(parent.__name__, (None, {})))
+
+
+def _structures(kind: type) -> Iterator[type]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _structures(child)
+
+
+def _texts(module: str) -> dict[str, tuple[str | None, dict[str, str]]]:
+    """What stands in quotes below each class and each of its fields."""
+    found: dict[str, tuple[str | None, dict[str, str]]] = {}
+    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        fields: dict[str, str] = {}
+        for field, below in pairwise(node.body):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str() as text)),
+                ):
+                    fields[name] = text
+                case _:
+                    pass
+        found[node.name] = (ast.get_docstring(node), fields)
+    return found
+
+
+def _describe(schema: Schema, kind: Any, text: str | None, fields: dict[str, str]) -> None:
+    schema.description = text or schema.description
+    for field in msgspec.structs.fields(kind):
+        described = (schema.properties or {}).get(field.encode_name)
+        if described is not None and field.name in fields:
+            described.description = fields[field.name]

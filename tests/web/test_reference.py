@@ -58,6 +58,14 @@ def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
     assert "innerHTML" not in page.text
 
 
+def test_fields_are_described_in_the_words_of_the_code(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert schemas["FactCreate"]["description"].startswith("Something believed")
+    assert "relation" in schemas["FactCreate"]["properties"]["predicate"]["description"]
+    assert "goes into" in schemas["EntityMerge"]["properties"]["from"]["description"]
+    assert "64 KiB" in schemas["NoteCreate"]["properties"]["content"]["description"]
+
+
 def test_only_health_needs_no_key(document: dict[str, Any], client: httpx.Client) -> None:
     for path, method, operation in operations(document):
         if path.startswith("/v1"):
