@@ -181,7 +181,7 @@ CREATE INDEX graph_facts_subject_idx
     ON graph_facts (tenant_id, project_id, subject_entity_id, valid_until, valid_from);
 CREATE INDEX graph_facts_timeline_idx
     ON graph_facts (tenant_id, project_id, subject_entity_id, predicate_id, valid_from);
-CREATE INDEX graph_facts_valid_idx ON graph_facts (tenant_id, project_id, valid_until);
+CREATE INDEX graph_facts_valid_idx ON graph_facts (tenant_id, project_id, valid_until) WHERE valid_to IS NOT NULL;
 CREATE TABLE graph_fact_evidence (
     tenant_id TEXT NOT NULL,
     project_id TEXT NOT NULL,
@@ -966,6 +966,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
+SET enable_sort = off
 SET jit = off
 AS $$
 #variable_conflict use_column
@@ -1128,8 +1129,9 @@ BEGIN
            CASE WHEN f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
            -- Of what is suppressed no trace.
            ARRAY(SELECT x.from_fact_id FROM graph_fact_supersessions x
-                 JOIN graph_facts g ON g.tenant_id = v_tenant AND g.fact_id = x.from_fact_id AND g.suppression = 0
                  WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id AND x.created_at = f.created_at
+                   AND (SELECT g.suppression FROM graph_facts g
+                        WHERE g.tenant_id = v_tenant AND g.fact_id = x.from_fact_id) = 0
                  ORDER BY x.supersession_id),
            ARRAY(SELECT x.conflict_id FROM fact_conflicts x
                  WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.detected_at >= v_now
@@ -1151,7 +1153,10 @@ BEGIN
     FROM unnest(v_drafts) d
     LEFT JOIN unnest(v_steps) w ON w.idx = d.idx
     LEFT JOIN LATERAL (
-        SELECT f.* FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = w.fact_id OFFSET 0
+        -- An order that only the primary key has; see place_facts.
+        SELECT f.* FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id BETWEEN w.fact_id AND w.fact_id
+        ORDER BY f.fact_id LIMIT 1
     ) f ON true
     LEFT JOIN LATERAL (
         SELECT e.* FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = f.subject_entity_id OFFSET 0

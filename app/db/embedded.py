@@ -375,6 +375,8 @@ def _settings(socket_folder: Path) -> str:
         "max_wal_size": "2GB",
         "checkpoint_completion_target": "0.9",
         "random_page_cost": "1.1",
+        # A young table is planned for in the dark until it is first looked at; that shall not take a minute.
+        "autovacuum_naptime": "5s",
         "jit": "off",
         "timezone": "UTC",
         "log_timezone": "UTC",

@@ -383,7 +383,7 @@ _CURRENT = """(
         (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_to IS NULL
          ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
         UNION ALL
-        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_until < 'infinity'
+        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_to IS NOT NULL
          ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
     ) u ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
 _ANY_TIME = """(

@@ -248,7 +248,12 @@ graph_facts = Table(
         *("tenant_id", "project_id", "object_entity_id", "valid_until"),
         postgresql_where=text("object_entity_id IS NOT NULL"),
     ),
-    Index("graph_facts_valid_idx", "tenant_id", "project_id", "valid_until"),
+    # Only of those that end: with all the open ones in it the index would be small enough to be taken for anything.
+    Index(
+        "graph_facts_valid_idx",
+        *("tenant_id", "project_id", "valid_until"),
+        postgresql_where=text("valid_to IS NOT NULL"),
+    ),
     Index("graph_facts_list_idx", "tenant_id", "project_id", "created_at", "fact_id"),
     Index(
         "graph_facts_open_predicate_idx",
