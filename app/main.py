@@ -34,7 +34,7 @@ from app.web.envelope import handle_error
 from app.web.health import QueueFigures, ReadinessCheck
 from app.web.health import router as health_router
 from app.web.rate_limits import RateLimiter
-from app.web.reference import ERROR_RESPONSES, describe_schemas, openapi_config
+from app.web.reference import ERROR_RESPONSES, openapi_config
 from app.web.requests import ApiRequest, guard, provide_once, provide_who
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -146,7 +146,6 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         debug=False,
     )
     _finish_routes(app)
-    describe_schemas(app.openapi_schema)
     return app
 
 

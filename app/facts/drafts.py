@@ -57,6 +57,9 @@ class Drafts:
             "valid_to": valid_to,
             **_object(data.object),
         }
+        first = {note_id: at for at, note_id in reversed(list(enumerate(data.evidence)))}
+        if len(self.evidence) + len(first) > MAX_EVIDENCE:
+            raise BadRequest(f"evidence: at most {MAX_EVIDENCE} notes in one batch; split it.", code="batch_too_large")
         about = entity_row(subject, "subject")
         target = row.pop("entity", None)
         by = predicate_row(predicate)
@@ -65,10 +68,7 @@ class Drafts:
         row["p"] = self._reference("predicate", self.predicates, by)
         row["predicate"] = by.get("name") or predicate
         self.facts.append(row)
-        first = {note_id: at for at, note_id in reversed(list(enumerate(data.evidence)))}
         self.evidence += [{"idx": index, "at": at, "note_id": note_id} for note_id, at in first.items()]
-        if len(self.evidence) > MAX_EVIDENCE:
-            raise BadRequest(f"evidence: at most {MAX_EVIDENCE} notes in one batch; split it.", code="batch_too_large")
         self.derived += [{"idx": index, "hash": digest} for digest in data.derived_from]
         if data.garden_id is not None:
             self.gardens.setdefault((data.garden_id, scope), []).append(index)
@@ -140,6 +140,11 @@ def predicate_row(text: str) -> Row:
         return {"predicate_id": predicate_id}
     name = predicate_name(text, "predicate")
     return {"norm": name.norm, "name": name.shown, "new_id": new_id()}
+
+
+def alone(row: Row) -> str:
+    """The list of names that the resolving functions want, for one."""
+    return msgspec.json.encode([{**row, "ref": 1}]).decode()
 
 
 def _object(data: ObjectIn | str) -> Row:

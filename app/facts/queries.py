@@ -95,6 +95,19 @@ MAX_CHAIN = 200
 
 _p = graph_predicates.c
 
+# What an id means: itself, or what it was merged into.
+_BY_ID = """(SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
+    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %({name})s::uuid)"""
+# What a name means: one, or none, or several that share an alias. Where one is expected, several make the subquery
+# fail, which is told as the conflict it is.
+_BY_NAME = """(
+    SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
+    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.canonical_norm = %({name})s
+    UNION ALL
+    SELECT a.entity_id FROM graph_entity_aliases a
+    WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %({name})s
+      AND NOT EXISTS (SELECT FROM graph_entities m WHERE m.tenant_id = %(tenant)s
+                        AND m.project_id = %(project)s AND m.canonical_norm = %({name})s))"""
 # Entities with all their names.
 _ENTITIES = """
     SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at,
@@ -102,25 +115,9 @@ _ENTITIES = """
                  WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id ORDER BY a.alias_norm) AS aliases
     FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
     ORDER BY e.canonical_norm"""
-# By their ids.
 ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])")
-# What an id means: itself, or what it was merged into.
-ENTITY_OF_ID = _ENTITIES.format(
-    where="""e.entity_id = (
-        SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
-        WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %(meant)s::uuid)"""
-)
-# What a name means: one, or none, or several that share an alias.
-ENTITIES_NAMED = _ENTITIES.format(
-    where="""e.entity_id IN (
-        SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
-        WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.canonical_norm = %(meant)s
-        UNION ALL
-        SELECT a.entity_id FROM graph_entity_aliases a
-        WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %(meant)s
-          AND NOT EXISTS (SELECT FROM graph_entities m WHERE m.tenant_id = %(tenant)s
-                            AND m.project_id = %(project)s AND m.canonical_norm = %(meant)s))"""
-)
+ENTITY_OF_ID = _ENTITIES.format(where=f"e.entity_id = {_BY_ID.format(name='meant')}")
+ENTITIES_NAMED = _ENTITIES.format(where=f"e.entity_id IN {_BY_NAME.format(name='meant')}")
 # A prefix is a range of names, which an index serves under a policy where LIKE does not.
 _PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
 _ENTITIES_ASKED = {
@@ -343,17 +340,6 @@ def select_chain(when: FactFilter) -> str:
     return _facts(when, chosen=chosen, order="f.valid_from, f.created_at, f.fact_id")
 
 
-# The entity that an id means.
-_BY_ID = """(SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
-    WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.entity_id = %({name})s::uuid)"""
-# The entity that a name means; several make the subquery fail, which is told as the conflict it is.
-_BY_NAME = """(SELECT coalesce(
-    (SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
-     WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.canonical_norm = %({name})s),
-    (SELECT a.entity_id FROM graph_entity_aliases a
-     WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %({name})s
-       AND NOT EXISTS (SELECT FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s
-                         AND e.canonical_norm = %({name})s))))"""
 # In an open conflict with a fact that is preferred: of higher confidence, or as high and written later.
 _WORSE = """EXISTS (
     SELECT FROM fact_conflicts k

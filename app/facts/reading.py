@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import psycopg
 
 from app.db.database import Database, Row
 from app.errors import BadRequest, Forbidden, NotFound
 from app.facts import entities, queries
-from app.facts.names import as_id, entity_name, predicate_name
+from app.facts.drafts import alone, predicate_row
+from app.facts.names import as_id, entity_name
 from app.facts.schemas import (
     ClosingRead,
     EntityBrief,
@@ -139,14 +139,8 @@ def _asked(filters: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
             by_id.add(name)
         asked[name] = entity_id or entity_name(asked[name], name).norm
     if "predicate" in asked:
-        asked["predicate"] = _predicate_reference(asked["predicate"])
+        asked["predicate"] = alone(predicate_row(asked["predicate"]))
     return asked, by_id
-
-
-def _predicate_reference(text: str) -> str:
-    predicate_id = as_id(text)
-    name = {"predicate_id": predicate_id} if predicate_id else {"norm": predicate_name(text, "predicate").norm}
-    return msgspec.json.encode([{"ref": 1, **name}]).decode()
 
 
 async def _ambiguity(db: Database, who: Principal, filters: dict[str, Any]) -> Exception:

@@ -8,7 +8,7 @@ import msgspec
 from app.db.database import Database, Row
 from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
 from app.facts import entities, queries
-from app.facts.drafts import Drafts, entity_row, predicate_row
+from app.facts.drafts import Drafts, alone, entity_row, predicate_row
 from app.facts.reading import fact_not_found, get_fact, present_fact
 from app.facts.retries import retried
 from app.facts.schemas import (
@@ -182,16 +182,12 @@ async def retract_facts(db: Database, who: Principal, *, data: FactsRetract) -> 
 
     async def write() -> FactsRetracted:
         async with db.tenant(who) as session:
-            meant = await session.rows(
-                queries.RESOLVE_ENTITIES, {**place, "names": msgspec.json.encode([{**subject, "ref": 1}]).decode()}
-            )
+            meant = await session.rows(queries.RESOLVE_ENTITIES, {**place, "names": alone(subject)})
             if meant[0]["state"] == "ambiguous":
                 ids = [str(found) for found in meant[0]["candidates"]]
                 found = await session.query(queries.ENTITIES_BY_ID, {"tenant": who.tenant_id, "ids": ids})
                 raise entities.ambiguous(found, "subject")
-            named = await session.rows(
-                queries.RESOLVE_PREDICATES, {**place, "names": msgspec.json.encode([{**predicate, "ref": 1}]).decode()}
-            )
+            named = await session.rows(queries.RESOLVE_PREDICATES, {**place, "names": alone(predicate)})
             if meant[0]["entity_id"] is None or named[0]["predicate_id"] is None:
                 return FactsRetracted(retracted=[])
             arguments = {

@@ -4,6 +4,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
-from litestar.openapi.spec import Components, OpenAPI, Schema, SecurityScheme, Tag
+from litestar.openapi.spec import Components, SecurityScheme, Tag
 from litestar.routes import BaseRoute
 from litestar.types import ControllerRouterHandler
 
@@ -65,6 +66,14 @@ def also(status: int, body: Any, text: str) -> dict[int, ResponseSpec]:
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 
 
+class ReferenceDocument(JsonRenderPlugin):
+    """Serves the document; what the code says of its fields is looked up when somebody asks, not at every start."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        _describe_schemas(openapi_schema)
+        return super().render(request, openapi_schema)
+
+
 class ReferencePage(OpenAPIRenderPlugin):
     """Serves the one page."""
 
@@ -103,24 +112,19 @@ def openapi_config() -> OpenAPIConfig:
             security_schemes={"key": SecurityScheme(type="http", scheme="bearer", description="An API key, pk_...")}
         ),
         security=[{"key": []}],
-        render_plugins=[JsonRenderPlugin(), ReferencePage()],
+        render_plugins=[ReferenceDocument(), ReferencePage()],
         use_handler_docstrings=True,
     )
 
 
-def describe_schemas(document: OpenAPI) -> None:
+def _describe_schemas(document: dict[str, Any]) -> None:
     """Puts what the code says of its structures and their fields into the reference; the framework reads types only."""
-    schemas = document.components.schemas if document.components else None
     known = {kind.__name__: kind for kind in _structures(msgspec.Struct)}
-    texts: dict[str, dict[str, tuple[str | None, dict[str, str]]]] = {}
-    for name, schema in (schemas or {}).items():
+    for name, schema in document["components"]["schemas"].items():
         kind = known.get(name)
-        if kind is None:
-            continue
-        for parent in reversed(kind.__mro__):
+        for parent in reversed(kind.__mro__ if kind else ()):
             if parent.__module__.startswith("app."):
-                module = texts.setdefault(parent.__module__, _texts(parent.__module__))
-                _describe(schema, kind, *module.get(parent.__name__, (None, {})))
+                _describe(schema, kind, *_texts(parent.__module__).get(parent.__name__, (None, {})))
 
 
 def _structures(kind: type) -> Iterator[type]:
@@ -129,6 +133,7 @@ def _structures(kind: type) -> Iterator[type]:
         yield from _structures(child)
 
 
+@cache
 def _texts(module: str) -> dict[str, tuple[str | None, dict[str, str]]]:
     """What stands in quotes below each class and each of its fields."""
     found: dict[str, tuple[str | None, dict[str, str]]] = {}
@@ -149,9 +154,10 @@ def _texts(module: str) -> dict[str, tuple[str | None, dict[str, str]]]:
     return found
 
 
-def _describe(schema: Schema, kind: Any, text: str | None, fields: dict[str, str]) -> None:
-    schema.description = text or schema.description
+def _describe(schema: dict[str, Any], kind: Any, text: str | None, fields: dict[str, str]) -> None:
+    if text:
+        schema["description"] = text
     for field in msgspec.structs.fields(kind):
-        described = (schema.properties or {}).get(field.encode_name)
+        described = schema.get("properties", {}).get(field.encode_name)
         if described is not None and field.name in fields:
-            described.description = fields[field.name]
+            described["description"] = fields[field.name]
