@@ -106,6 +106,14 @@ def build_parser() -> argparse.ArgumentParser:
 
     _key_commands(_group(commands, "keys", "issue, list, rotate and revoke API keys"))
 
+    audit = _group(commands, "audit", "the audit log of each tenant")
+    verify = _command(audit, "verify", run_verify_audit, "check that no line was altered, removed or put in")
+    verify.add_argument("--tenant", metavar="T", help="only this tenant (default: all)")
+    verify.add_argument(
+        "--head", metavar="N:HASH", help="a line printed earlier, which the chain must still contain; needs --tenant"
+    )
+    _json(verify)
+
     predicates = _group(commands, "predicates", "the vocabulary that all tenants share (as the owner of the database)")
     change = _command(predicates, "set", run_set_predicate, "make a predicate for all tenants, or change it")
     change.add_argument("name", metavar="NAME")
@@ -347,6 +355,30 @@ def run_list_predicates(options: argparse.Namespace, settings: Settings) -> int:
         found = as_owner(ready, list_global_predicates)
     lines = [f"{row['name']}  {row['cardinality']}  {row['status']}  used by {row['tenants']}" for row in found]
     return _show(options, {"predicates": found}, "\n".join(lines))
+
+
+def run_verify_audit(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest audit verify`."""
+    import msgspec
+
+    from app.operations import administration as admin
+
+    head = None
+    if options.head is not None:
+        match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", options.head)
+        if match is None or options.tenant is None:
+            raise BadRequest("--head: a number, a colon and 64 hexadecimal digits, with --tenant.")
+        head = (int(match[1]), match[2])
+    verdicts = _administer(settings, lambda db: admin.verify_audit(db, options.tenant, head))
+    lines = [
+        f"{verdict.tenant_id}: {'BROKEN' if verdict.problems else 'intact'}, {verdict.sequence} lines, "
+        f"{verdict.unsealed} to be sealed; head {verdict.sequence}:{verdict.hash}"
+        + "".join(f"\n  - {problem}" for problem in verdict.problems)
+        for verdict in verdicts
+    ]
+    intact = not any(verdict.problems for verdict in verdicts)
+    _show(options, {"intact": intact, "tenants": msgspec.to_builtins(verdicts)}, "\n".join(lines))
+    return 0 if intact else 1
 
 
 def run_list_keys(options: argparse.Namespace, settings: Settings) -> int:

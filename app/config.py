@@ -1,5 +1,6 @@
 """One frozen Settings, read once from the environment; every variable is described where it is declared."""
 
+import base64
 import math
 import os
 import socket
@@ -74,6 +75,20 @@ def _secret(raw: str) -> str:
     return raw
 
 
+def _names(raw: str) -> frozenset[str]:
+    return frozenset(" ".join(name.split()).lower() for name in raw.split(",") if name.strip())
+
+
+def _signing_key(raw: str) -> bytes:
+    try:
+        seed = base64.b64decode(raw.strip(), validate=True)
+    except ValueError:
+        seed = b""
+    if len(seed) != 32:
+        raise ValueError("expected 32 bytes in base64, such as `openssl rand -base64 32` prints")
+    return seed
+
+
 def _url(raw: str) -> str:
     scheme, separator, rest = raw.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
@@ -135,6 +150,18 @@ class Settings:
     )
     cursor_secret: str | None = _setting(
         "CURSOR_SECRET", _secret, None, "Signs page cursors. Unset: a secret kept in the database."
+    )
+    signing_key: bytes | None = _setting(
+        "SIGNING_KEY",
+        _signing_key,
+        None,
+        "Signs erasure receipts (Ed25519): 32 bytes in base64. Unset: a key kept in the database.",
+    )
+    legal_hold_denied: frozenset[str] = _setting(
+        "LEGAL_HOLD_DENIED",
+        _names,
+        frozenset(),
+        "Names of held entities, separated by commas, whose past not even administrators read; * = all.",
     )
     metrics_token: str | None = _setting(
         "METRICS_TOKEN", _secret, None, "When set, /metrics wants it as a bearer token."

@@ -18,6 +18,11 @@ from app.db.migrations import head_revision
 from app.db.schema import load_metadata
 from app.errors import AppError, ConfigError, StartupError
 from app.facts.routes import router as facts_router
+from app.facts.upkeep.decay import decay
+from app.facts.upkeep.routes import router as upkeep_router
+from app.facts.upkeep.sources import refresh_trust
+from app.history.routes import router as history_router
+from app.history.tasks import eraser, seal
 from app.jobs.registry import Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
@@ -36,6 +41,7 @@ from app.web.health import router as health_router
 from app.web.rate_limits import RateLimiter
 from app.web.reference import ERROR_RESPONSES, openapi_config
 from app.web.requests import ApiRequest, guard, provide_once, provide_who
+from app.web.signing import Signer
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -52,10 +58,14 @@ def open_database(settings: Settings) -> Database:
     )
 
 
-def build_registry() -> Registry:
+def build_registry(db: Database, settings: Settings) -> Registry:
     """The handlers of every kind of job."""
     registry = Registry()
     registry.register("maintenance", maintain)
+    registry.register("seal", seal)
+    registry.register("decay", decay)
+    registry.register("trust", refresh_trust)
+    registry.register("erase", eraser(Signer(db, settings.signing_key)))
     return registry
 
 
@@ -123,10 +133,12 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "metrics_token": settings.metrics_token,
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
+        "hold_denied": settings.legal_hold_denied,
+        "signer": Signer(database, settings.signing_key),
     }
     api = Router(
         path="/v1",
-        route_handlers=[tenancy_router, notes_router, facts_router, jobs_router],
+        route_handlers=[tenancy_router, notes_router, facts_router, upkeep_router, history_router, jobs_router],
         guards=[guard(authenticator, limiter, usage.note)],
         dependencies={
             "who": Provide(provide_who, sync_to_thread=False),

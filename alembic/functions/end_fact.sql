@@ -1,5 +1,5 @@
 -- Sets the end of one fact the caller can see (NULL: open again), within the room its timeline leaves.
-CREATE OR REPLACE FUNCTION end_fact(p_fact uuid, p_valid_to timestamptz, p_admin boolean)
+CREATE OR REPLACE FUNCTION end_fact(p_fact uuid, p_valid_to timestamptz, p_admin boolean, p_key text DEFAULT '')
 RETURNS TABLE (refused text, bound timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -65,6 +65,8 @@ BEGIN
         WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact AND f.single_valued <> v_single;
         PERFORM move_ends(v_tenant, v_project, ARRAY[p_fact], ARRAY[coalesce(p_valid_to, 'infinity')],
                           ARRAY[v_now]);
+        PERFORM record_event('fact_write', p_key, jsonb_build_object(
+            'action', 'end', 'fact_ids', jsonb_build_array(p_fact)));
         IF v_pending THEN
             PERFORM note_conflicts(v_tenant, v_project, ARRAY[p_fact], ARRAY[v_now]);
         END IF;

@@ -99,11 +99,19 @@ BEGIN
     FROM graph_entities o
     WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
 
-    INSERT INTO audit_log (tenant_id, event_id, project_id, event_type, key_id, agent_id, details, created_at)
-    VALUES (v_tenant, make_id(), v_project, 'admin_action', p_key, v_agent,
-            jsonb_build_object('action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved,
-                               'facts_folded', v_folded),
-            v_now);
+    -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
+    IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
+        UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
+    END IF;
+    -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
+    PERFORM settle_facts(v_tenant, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
+          AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
+
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved, 'facts_folded', v_folded));
     RETURN QUERY SELECT NULL::text, v_moved, v_folded;
 END
 $$;

@@ -136,14 +136,21 @@ BEGIN
 
         -- The chain of a timeline: from what was there to the new one, from the new one to what comes next.
         INSERT INTO graph_fact_supersessions (
-            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
-        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at,
+            suppression)
+        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at,
+               stricter_level(d.suppression, h.suppression)
         FROM unnest(v_steps) w
         JOIN unnest(v_turn) d ON d.idx = w.idx
         CROSS JOIN LATERAL (
             VALUES (w.other_id, w.fact_id, d.valid_from),
                    (w.fact_id, CASE WHEN d.mode = 2 AND w.ends IS DISTINCT FROM d.valid_to THEN w.next_id END, w.ends)
         ) x(older, newer, at)
+        CROSS JOIN LATERAL (
+            SELECT f.suppression FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.fact_id = CASE x.older WHEN w.fact_id THEN x.newer ELSE x.older END
+            OFFSET 0
+        ) h
         WHERE w.is_new AND x.older IS NOT NULL AND x.newer IS NOT NULL
         ON CONFLICT DO NOTHING;
 
@@ -153,16 +160,13 @@ BEGIN
                 SELECT w.fact_id, d.confidence, d.created_at
                 FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx WHERE NOT w.is_new
             LOOP
-                UPDATE graph_facts f
-                SET mentions = f.mentions + 1, updated_at = v_moment,
-                    confidence = least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1))
+                UPDATE graph_facts f SET mentions = f.mentions + 1, updated_at = v_moment
                 WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL
-                RETURNING f.confidence INTO v_confidence;
+                RETURNING least(1, (f.confidence * (f.mentions - 1) + v_confidence) / f.mentions) INTO v_confidence;
                 IF NOT FOUND THEN
                     RAISE EXCEPTION 'a fact was taken back while it was confirmed' USING ERRCODE = '40001';
                 END IF;
-                UPDATE entity_edges x SET confidence = v_confidence
-                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held;
+                PERFORM weigh_fact(p_tenant, p_project, v_held, v_confidence, v_moment, false);
             END LOOP;
             PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
@@ -198,15 +202,16 @@ BEGIN
     END LOOP;
 
     IF json_array_length(p_evidence) > 0 THEN
-        INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at)
-        SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at)
+        INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
+        SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at), min(d.suppression)
         FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
         JOIN unnest(v_all) w ON w.idx = v.idx
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         GROUP BY w.fact_id, v.note_id
         ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
-        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at
+        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression)
+        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at,
+               d.suppression
         FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
@@ -216,8 +221,8 @@ BEGIN
     END IF;
     IF json_array_length(p_derived) > 0 THEN
         -- What a fact came from is fixed when it is made.
-        INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, created_at)
-        SELECT DISTINCT p_tenant, p_project, w.fact_id, decode(v.hash, 'hex'), d.created_at
+        INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, created_at, suppression)
+        SELECT DISTINCT p_tenant, p_project, w.fact_id, decode(v.hash, 'hex'), d.created_at, d.suppression
         FROM json_to_recordset(p_derived) AS v(idx int, hash text)
         JOIN unnest(v_all) w ON w.idx = v.idx AND w.is_new
         JOIN unnest(p_drafts) d ON d.idx = v.idx

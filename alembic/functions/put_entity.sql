@@ -1,8 +1,9 @@
 -- Makes an entity, or finds the one of that name and gives it the kind and the aliases that were said; answers its id.
--- Of the owner: a name may be taken by an entity that a policy hides.
+-- Of the owner: a name may be taken by an entity that a policy hides; then nothing is written, and `hidden` is an id to
+-- show to those who must not learn of it.
 CREATE OR REPLACE FUNCTION put_entity(
     p_id uuid, p_canonical text, p_norm text, p_kind text, p_aliases json)
-RETURNS TABLE (entity_id uuid, created boolean)
+RETURNS TABLE (entity_id uuid, created boolean, hidden uuid, created_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -16,6 +17,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_id uuid;
     v_created boolean;
+    v_hidden uuid;
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'put_entity needs a scope with tenant and project' USING ERRCODE = 'insufficient_privilege';
@@ -34,6 +36,12 @@ BEGIN
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
         END IF;
+        SELECT e.decoy_id INTO v_hidden FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_id AND e.suppression > 0;
+        IF FOUND THEN
+            RETURN QUERY SELECT v_id, false, v_hidden, v_now;
+            RETURN;
+        END IF;
         UPDATE graph_entities e SET kind = p_kind, updated_at = v_now
         WHERE p_kind IS NOT NULL AND e.tenant_id = v_tenant AND e.entity_id = v_id AND e.kind IS DISTINCT FROM p_kind;
     END IF;
@@ -44,6 +52,6 @@ BEGIN
     JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = v_id
     WHERE a.norm <> e.canonical_norm
     ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
-    RETURN QUERY SELECT v_id, v_created;
+    RETURN QUERY SELECT v_id, v_created, NULL::uuid, v_now;
 END
 $$;

@@ -1,7 +1,8 @@
 -- Hot path: sets the scope and writes facts, in one call.
 CREATE OR REPLACE FUNCTION put_facts(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text,
-    p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean)
+    p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean,
+    p_key text, p_admin boolean)
 RETURNS TABLE (
     idx int, refused text, field text, candidates uuid[], outcome text, superseded uuid[], conflicts uuid[],
     fact_id uuid, subject_id uuid, subject_name text, subject_kind text, predicate_id uuid, predicate_name text,
@@ -15,6 +16,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
-    RETURN QUERY SELECT * FROM write_facts(p_entities, p_predicates, p_facts, p_evidence, p_derived, p_atomic);
+    RETURN QUERY
+    SELECT * FROM write_facts(p_entities, p_predicates, p_facts, p_evidence, p_derived, p_atomic, p_key, p_admin);
 END
 $$;

@@ -1,8 +1,10 @@
 -- Reserves a block of rate tokens for one replica, so that requests are counted in memory and not in a row.
 -- A minute is 30 slots of two seconds; a token lives only in its slot, and what is granted in any 31 slots in a
 -- row never exceeds the limit, so no window of 60 seconds, wherever it starts, sees more.
+-- p_breach: when nothing is left, say so in the audit log; the caller asks for it once a minute at most.
 CREATE OR REPLACE FUNCTION reserve_tokens(
-    p_tenant text, p_key uuid, p_work text, p_limit int, p_want int, p_returned int, p_returned_slot bigint)
+    p_tenant text, p_key uuid, p_work text, p_limit int, p_want int, p_returned int, p_returned_slot bigint,
+    p_breach boolean)
 RETURNS TABLE (granted int, slot bigint, slot_ends_ms int, retry_ms int)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -38,6 +40,9 @@ BEGIN
             v_slots := v_slots || v_slot;
             v_counts := v_counts || granted;
         END IF;
+    END IF;
+    IF granted = 0 AND p_breach THEN
+        PERFORM record_event('quota_breach', p_key::text, jsonb_build_object('work', p_work, 'limit', p_limit));
     END IF;
     UPDATE rate_windows w SET slots = v_slots, counts = v_counts
     WHERE w.tenant_id = p_tenant AND w.key_id = p_key AND w.work = p_work;

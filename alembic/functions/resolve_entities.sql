@@ -1,4 +1,5 @@
--- Which entities these names or ids mean: a canonical name beats an alias, a merged entity is what it became.
+-- Which entities these names or ids mean: a canonical name beats an alias, a merged entity is what it became. An id of
+-- what is hidden is told as such.
 -- OFFSET 0 keeps each a lookup: a plan made while the tables were small would read them whole for ever after.
 -- Runs with the rights of its caller: a reader finds what they may see, a definer function what there is.
 CREATE OR REPLACE FUNCTION resolve_entities(p_tenant text, p_project text, p_names json)
@@ -13,37 +14,42 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT n.ref, x.found,
-           CASE WHEN x.found IS NOT NULL THEN 'found'
+           CASE WHEN n.norm IS NULL AND i.suppression > 0 THEN 'hidden'
+                WHEN x.found IS NOT NULL THEN 'found'
                 WHEN n.norm IS NULL THEN 'unknown'
                 WHEN cardinality(a.ids) > 1 THEN 'ambiguous'
                 ELSE 'absent' END,
            CASE WHEN x.found IS NULL AND cardinality(a.ids) > 1 THEN a.ids END
     FROM json_to_recordset(p_names) AS n(ref int, entity_id uuid, norm text)
     LEFT JOIN LATERAL (
-        SELECT coalesce(e.merged_into, e.entity_id) AS id
+        SELECT coalesce(e.merged_into, e.entity_id) AS id, e.suppression
         FROM graph_entities e
         WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.canonical_norm = n.norm
         OFFSET 0
     ) c ON true
     LEFT JOIN LATERAL (
-        SELECT coalesce(x.merged_into, x.entity_id) AS id
-        FROM (SELECT e.merged_into, e.entity_id, e.project_id FROM graph_entities e
+        SELECT coalesce(x.merged_into, x.entity_id) AS id, x.suppression
+        FROM (SELECT e.merged_into, e.entity_id, e.project_id, e.suppression FROM graph_entities e
               WHERE n.norm IS NULL AND e.tenant_id = p_tenant AND e.entity_id = n.entity_id OFFSET 0) x
         WHERE x.project_id = p_project
     ) i ON true
     LEFT JOIN LATERAL (
         -- What is suppressed must not make a name ambiguous for those who cannot see it.
-        SELECT coalesce(array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression = 0),
-                        (array_agg(DISTINCT s.entity_id))[1:1]) AS ids
+        SELECT array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression = 0) AS ids,
+               (array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression > 0))[1] AS hidden
         FROM (
             SELECT a.entity_id, a.suppression FROM graph_entity_aliases a
-            WHERE c.id IS NULL AND a.tenant_id = p_tenant AND a.project_id = p_project
+            WHERE (c.id IS NULL OR c.suppression > 0) AND a.tenant_id = p_tenant AND a.project_id = p_project
               AND a.alias_norm BETWEEN n.norm AND n.norm
             ORDER BY a.alias_norm OFFSET 0
         ) s
     ) a ON true
     CROSS JOIN LATERAL (
-        SELECT coalesce(c.id, i.id, CASE WHEN cardinality(a.ids) = 1 THEN a.ids[1] END) AS found
+        -- A name that can be seen beats one that cannot, so that reading and writing mean the same.
+        SELECT CASE WHEN c.suppression = 0 THEN c.id WHEN n.norm IS NULL THEN i.id
+                    WHEN cardinality(a.ids) = 1 THEN a.ids[1]
+                    WHEN cardinality(a.ids) > 1 THEN NULL
+                    ELSE coalesce(c.id, a.hidden) END AS found
     ) x;
 END
 $$;

@@ -1,7 +1,8 @@
 -- Takes back facts the caller can see: those named by id, or all under a subject, a predicate and a scope.
 -- In a garden only its writers may (p_admin: the caller is an administrator, who is one everywhere).
 CREATE OR REPLACE FUNCTION retract_facts(
-    p_facts uuid[], p_subject uuid, p_predicate uuid, p_scope text, p_reason text, p_admin boolean)
+    p_facts uuid[], p_subject uuid, p_predicate uuid, p_scope text, p_reason text, p_admin boolean,
+    p_key text DEFAULT '')
 RETURNS TABLE (fact_id uuid, refused text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -49,6 +50,13 @@ BEGIN
                       array_agg(v_now))
     FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at IS NULL;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at = v_now) THEN
+        PERFORM record_event('fact_write', p_key, jsonb_build_object(
+            'action', 'retract', 'fact_ids', (
+                SELECT jsonb_agg(f.fact_id) FROM graph_facts f
+                WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at = v_now)));
+    END IF;
     RETURN QUERY
     SELECT f.fact_id, CASE WHEN f.retracted_at < v_now THEN 'already_retracted' END
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)

@@ -39,6 +39,11 @@ class Scoped(Protocol):
     def arguments(self) -> tuple[str, str, str, list[str], str]: ...
 
 
+def scope_parameters(who: Scoped) -> dict[str, Any]:
+    """The parameters of SET_SCOPE."""
+    return dict(zip(("tenant", "project", "agent", "gardens", "reach"), who.arguments(), strict=True))
+
+
 class Session:
     """One open transaction; what `after_commit` was given runs once it is durable, and never otherwise."""
 
@@ -63,6 +68,10 @@ class Session:
     async def query(self, query: str, params: dict[str, Any]) -> list[Row]:
         """All rows of a statement that is written out, with `%(name)s` for parameters."""
         return [dict(row) for row in (await self.connection.exec_driver_sql(query, params)).mappings()]
+
+    async def enter(self, who: Scoped) -> None:
+        """Goes on in another scope: for work of a tenant that happens in one of its projects."""
+        await self.execute(SET_SCOPE, scope_parameters(who))
 
     def wake_workers(self) -> None:
         """Asks for one wake-up of the workers after the commit."""
@@ -148,8 +157,7 @@ class Database:
         connection = await self._engine.connect().start()
         try:
             if who is not None:
-                names = ("tenant", "project", "agent", "gardens", "reach")
-                await connection.execute(SET_SCOPE, dict(zip(names, who.arguments(), strict=True)))
+                await connection.execute(SET_SCOPE, scope_parameters(who))
         except BaseException:
             await asyncio.shield(connection.close())
             raise

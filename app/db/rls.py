@@ -29,6 +29,7 @@ _SUPPRESSION = (
     "((suppression = 0) OR ((suppression = 2) AND (( SELECT current_setting('app.reach'::text, true) "
     "AS current_setting) = 'legal_hold'::text)))"
 )
+_HOLD = "(( SELECT current_setting('app.reach'::text, true) AS current_setting) = 'legal_hold'::text)"
 
 
 class Rule(StrEnum):
@@ -47,6 +48,8 @@ class Rule(StrEnum):
     """As REACH, less what is suppressed."""
     VOCABULARY = "vocabulary"
     """As REACH, and what belongs to every project of the tenant."""
+    CUSTODY = "custody"
+    """As PROJECT, with reach legal_hold alone: nobody else learns that there is such a row."""
 
 
 EXPRESSIONS: dict[Rule, str] = {
@@ -55,6 +58,7 @@ EXPRESSIONS: dict[Rule, str] = {
     Rule.REACH: f"({_TENANT} AND ({_PROJECT} OR {_REACH}))",
     Rule.MEMORY: f"({_TENANT} AND ({_PROJECT} OR {_CROSS}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION})",
     Rule.NAMES: f"({_TENANT} AND ({_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
+    Rule.CUSTODY: f"({_TENANT} AND {_PROJECT} AND {_HOLD})",
     Rule.VOCABULARY: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}))",
 }
 # What may be written, where that differs from what may be seen.

@@ -3,6 +3,7 @@
 import msgspec
 
 CROSS_PROJECT = "cross_project"
+LEGAL_HOLD = "legal_hold"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):

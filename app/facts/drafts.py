@@ -11,12 +11,11 @@ from app.facts.clock import HybridClock
 from app.facts.names import as_id, entity_name, plain_text, predicate_name
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn
 from app.facts.values import read_value
+from app.retrieval.trust import UNKNOWN_TRUST
 from app.tenancy.schemas import SYNONYMS
 from app.web.auth import Principal, new_id
 from app.web.inputs import as_utc
 
-# What is trusted of a source nobody has judged.
-UNJUDGED_TRUST = 0.5
 MAX_EVIDENCE = 10_000
 _clock = HybridClock()
 
@@ -51,7 +50,7 @@ class Drafts:
             "garden_id": garden_id,
             "confidence": data.confidence,
             "source": plain_text(data.source, "source"),
-            "source_trust": UNJUDGED_TRUST,
+            "source_trust": UNKNOWN_TRUST,
             "hlc": _clock.stamp(),
             "valid_from": valid_from,
             "valid_to": valid_to,

@@ -1,9 +1,11 @@
 """Use cases of entities: make, find, name, merge."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Conflict, NotFound
@@ -20,7 +22,9 @@ from app.facts.schemas import (
     EntityMerge,
     EntityMerged,
     EntityRead,
+    TombstoneNotice,
 )
+from app.facts.times import HELD, hold_notices, look_back, reader
 from app.web.auth import Principal, new_id, require_project
 from app.web.idempotency import Answer, Once
 from app.web.pages import Page
@@ -35,6 +39,7 @@ def present_entity(row: Row) -> EntityRead:
         aliases=list(row["aliases"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        tombstone_status="legal_hold" if row["suppression"] == HELD else UNSET,
     )
 
 
@@ -79,6 +84,8 @@ async def create_entity(db: Database, who: Principal, *, data: EntityCreate, onc
                 },
             )
             assert made is not None
+            if made["hidden"] is not None:
+                return await step.answer(201, _as_if_new(who, made, name=name, kind=kind, aliases=aliases))
             entity = await _read(step.session, who, str(made["entity_id"]))
             return await step.answer(
                 201 if made["created"] else 200, EntityCreated(entity=entity, created=made["created"])
@@ -87,55 +94,117 @@ async def create_entity(db: Database, who: Principal, *, data: EntityCreate, onc
     return await retried(write)
 
 
+def _as_if_new(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: list[Name]) -> EntityCreated:
+    """What an agent is told of a name that a tombstone hides: that of one nobody ever used."""
+    if who.is_admin:
+        raise tombstoned("canonical")
+    names = {alias.norm: alias.shown for alias in aliases if alias.norm != name.norm}
+    entity = EntityRead(
+        entity_id=UUID(str(made["hidden"])),
+        canonical=name.shown,
+        kind=kind,
+        aliases=[names[norm] for norm in sorted(names)],
+        created_at=made["created_at"],
+        updated_at=made["created_at"],
+    )
+    return EntityCreated(entity=entity, created=True)
+
+
+def tombstoned(field: str) -> Conflict:
+    """The error for administrators who write about what a tombstone hides."""
+    return Conflict(
+        f"{field}: this entity is under a tombstone; revoke it before writing about it.", code="entity_tombstoned"
+    )
+
+
 def _alias_rows(aliases: list[Name]) -> list[dict[str, str]]:
     return [{"new_id": new_id(), "alias": alias.shown, "norm": alias.norm} for alias in aliases]
 
 
+async def read_entities(session: Session, who: Principal, *, ids: list[UUID]) -> list[Row]:
+    """Those of these entities that the caller can see."""
+    return await session.query(queries.ENTITIES_BY_ID, {"tenant": who.tenant_id, "ids": [str(found) for found in ids]})
+
+
 async def _read(session: Session, who: Principal, entity_id: str) -> EntityRead:
-    rows = await session.query(queries.ENTITIES_BY_ID, {"tenant": who.tenant_id, "ids": [entity_id]})
+    rows = await read_entities(session, who, ids=[UUID(entity_id)])
     if not rows:
         raise entity_not_found()
     return present_entity(rows[0])
 
 
-async def find_named(db: Database, who: Principal, text: str, field: str) -> list[Row]:
+async def find_named(
+    db: Database, who: Principal, text: str, field: str, *, as_of: datetime | None = None
+) -> list[Row]:
     """The entities that a name, URI, alias or id means."""
     entity_id = as_id(text)
     params = {
         "tenant": who.tenant_id,
         "project": require_project(who),
         "meant": entity_id or entity_name(text, field).norm,
+        "as_of": as_of,
     }
-    return await db.query(who, queries.ENTITIES_NAMED if entity_id is None else queries.ENTITY_OF_ID, params)
+    statement = queries.select_meant(by_id=entity_id is not None, at_past=as_of is not None)
+    return await look_back(db, who, statement, params)
 
 
-async def get_entity(db: Database, who: Principal, *, reference: str) -> EntityRead:
+async def get_entity(
+    db: Database,
+    who: Principal,
+    *,
+    reference: str,
+    as_of: datetime | None = None,
+    denied: frozenset[str] = frozenset(),
+) -> EntityRead:
     """One entity by id, canonical name, alias or URI; a merged one answers as what it became."""
-    rows = await find_named(db, who, reference, "entity")
+    who = reader(who, as_of)
+    rows = await find_named(db, who, reference, "entity", as_of=as_of)
     if not rows:
         raise entity_not_found()
     if len(rows) > 1:
         raise ambiguous(rows, "entity")
-    return present_entity(rows[0])
+    notices = await _notices(db, who, rows, denied)
+    return msgspec.structs.replace(present_entity(rows[0]), tombstone_notices=notices)
+
+
+async def _notices(
+    db: Database, who: Principal, rows: list[Row], denied: frozenset[str]
+) -> list[TombstoneNotice] | UnsetType:
+    held = {row["entity_id"] for row in rows if row["suppression"] == HELD}
+    if not held:
+        return UNSET
+    return await hold_notices(db, who, entities=held, denied=denied, entity_ids=sorted(held))
 
 
 async def list_entities(
-    db: Database, who: Principal, *, name: str | None, prefix: str | None, kind: str | None, page: Page
+    db: Database,
+    who: Principal,
+    *,
+    filters: dict[str, str | None],
+    as_of: datetime | None,
+    page: Page,
+    denied: frozenset[str] = frozenset(),
 ) -> EntityList:
     """Entities by name; with a name those it means, with a prefix those that begin so."""
-    if name is not None:
-        rows = await find_named(db, who, name, "name")
-        return EntityList(entities=[present_entity(row) for row in rows], next_cursor=None)
-    given = {
-        "prefix": None if prefix is None else _normal_prefix(prefix),
-        "kind": kind,
-        "after": None if page.after is None else page.after[0],
-    }
-    asked = {name: value for name, value in given.items() if value}
-    params = {**asked, "tenant": who.tenant_id, "project": require_project(who), "limit": page.limit + 1}
-    found = await db.query(who, queries.select_entities(set(asked)), params)
-    rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
-    return EntityList(entities=[present_entity(row) for row in rows], next_cursor=next_cursor)
+    who = reader(who, as_of)
+    if (name := filters["name"]) is not None:
+        rows, next_cursor = await find_named(db, who, name, "name", as_of=as_of), None
+    else:
+        prefix = filters["prefix"]
+        given = {
+            "prefix": None if prefix is None else _normal_prefix(prefix),
+            "kind": filters["kind"],
+            "after": None if page.after is None else page.after[0],
+        }
+        asked = {name: value for name, value in given.items() if value}
+        place = {"tenant": who.tenant_id, "project": require_project(who), "as_of": as_of}
+        statement = queries.select_entities(set(asked), at_past=as_of is not None)
+        found = await look_back(db, who, statement, {**asked, **place, "limit": page.limit + 1})
+        rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
+    notices = await _notices(db, who, rows, denied)
+    return EntityList(
+        entities=[present_entity(row) for row in rows], next_cursor=next_cursor, tombstone_notices=notices
+    )
 
 
 def _normal_prefix(prefix: str) -> str:

@@ -21,11 +21,13 @@ from app.facts.tables import (
 )
 
 # Sets the scope and writes facts, in one round trip.
-PUT_FACTS = "SELECT * FROM put_facts(%s, %s, %s, %s::uuid[], %s, %s::json, %s::json, %s::json, %s::json, %s::json, %s)"
+PUT_FACTS = (
+    "SELECT * FROM put_facts(%s, %s, %s, %s::uuid[], %s, %s::json, %s::json, %s::json, %s::json, %s::json, %s, %s, %s)"
+)
 # The same inside a transaction that has its scope.
 WRITE_FACTS = text(
     "SELECT * FROM write_facts(CAST(:entities AS json), CAST(:predicates AS json), CAST(:facts AS json), "
-    "CAST(:evidence AS json), CAST(:derived AS json), :atomic)"
+    "CAST(:evidence AS json), CAST(:derived AS json), :atomic, :key, :admin)"
 )
 # Which entities are meant by names or ids.
 RESOLVE_ENTITIES = text("SELECT * FROM resolve_entities(:tenant, :project, CAST(:names AS json))")
@@ -34,10 +36,10 @@ RESOLVE_PREDICATES = text("SELECT * FROM resolve_predicates(:tenant, :project, C
 # Takes facts back, by id or all under a subject, a predicate and a scope.
 RETRACT_FACTS = text(
     "SELECT * FROM retract_facts(CAST(:facts AS uuid[]), CAST(:subject AS uuid), CAST(:predicate AS uuid), :scope, "
-    ":reason, :admin)"
+    ":reason, :admin, :key)"
 )
 # Moves the end of one fact.
-END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin)")
+END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
 # Makes an entity or finds the one of that name.
 PUT_ENTITY = text("SELECT * FROM put_entity(CAST(:id AS uuid), :canonical, :norm, :kind, CAST(:aliases AS json))")
 # Gives an entity one more name.
@@ -110,14 +112,15 @@ _BY_NAME = """(
                         AND m.project_id = %(project)s AND m.canonical_norm = %({name})s))"""
 # Entities with all their names.
 _ENTITIES = """
-    SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at,
+    SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at, e.suppression,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
-                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id ORDER BY a.alias_norm) AS aliases
+                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id{known_alias}
+                 ORDER BY a.alias_norm) AS aliases
     FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
     ORDER BY e.canonical_norm"""
-ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])")
-ENTITY_OF_ID = _ENTITIES.format(where=f"e.entity_id = {_BY_ID.format(name='meant')}")
-ENTITIES_NAMED = _ENTITIES.format(where=f"e.entity_id IN {_BY_NAME.format(name='meant')}")
+# Refuses a time before the project's floor; one condition for the whole query, and no round trip of its own.
+_ALLOWED = "(SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"
+ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="")
 # A prefix is a range of names, which an index serves under a policy where LIKE does not.
 _PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
 _ENTITIES_ASKED = {
@@ -127,10 +130,24 @@ _ENTITIES_ASKED = {
 }
 
 
-def select_entities(asked: set[str]) -> str:
+def _entities(where: list[str], *, at_past: bool) -> str:
+    known = ""
+    if at_past:
+        where = [*where, "e.created_at <= %(as_of)s::timestamptz", _ALLOWED]
+        known = " AND a.created_at <= %(as_of)s::timestamptz"
+    return _ENTITIES.format(where=" AND ".join(where), known_alias=known)
+
+
+def select_meant(*, by_id: bool, at_past: bool) -> str:
+    """The entities that a name or id means."""
+    meant = f"= {_BY_ID.format(name='meant')}" if by_id else f"IN {_BY_NAME.format(name='meant')}"
+    return _entities([f"e.entity_id {meant}"], at_past=at_past)
+
+
+def select_entities(asked: set[str], *, at_past: bool) -> str:
     """Entities of the project by name, for the filters that are given."""
     where = ["e.project_id = %(project)s", "e.merged_into IS NULL", *(_ENTITIES_ASKED[name] for name in sorted(asked))]
-    return f"{_ENTITIES.format(where=' AND '.join(where))} LIMIT %(limit)s"
+    return f"{_entities(where, at_past=at_past)} LIMIT %(limit)s"
 
 
 # Predicates the project can use, by name; rows of the installation that are not copied yet among them.
@@ -232,13 +249,19 @@ class FactFilter:
         )
 
     def confidence(self, fact: str = "f") -> str:
-        """How sure it was at the known time: taking back sets it to nothing."""
+        """How sure it was at the known time, before it was weighed anew or taken back."""
         if self.known_at is None:
             return f"{fact}.confidence"
-        return (
+        untouched = (
             f"CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
             "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
             f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) ELSE {fact}.confidence END"
+        )
+        return (
+            f"CASE WHEN {fact}.weighed_at > {self.known_at} THEN coalesce(("  # noqa: S608
+            "SELECT w.previous_confidence FROM fact_confidences w WHERE w.tenant_id = %(tenant)s "
+            f"AND w.fact_id = {fact}.fact_id AND w.recorded_at > {self.known_at} ORDER BY w.recorded_at LIMIT 1"
+            f"), {untouched}) ELSE {untouched} END"
         )
 
     @property
@@ -252,7 +275,7 @@ class FactFilter:
         """Which facts were believed at the known time and valid at the other; with `inactive` all ever known then."""
         found = [f"{fact}.tenant_id = %(tenant)s", f"{fact}.project_id = %(project)s"]
         if self.known_at is not None:
-            found.append(f"{fact}.created_at <= {self.known_at}")
+            found += [f"{fact}.created_at <= {self.known_at}", _ALLOWED]
         if inactive:
             return found
         found.append(f"{fact}.valid_from <= {self.valid_at}")
@@ -286,8 +309,9 @@ _FACT = """
                  WHERE v.tenant_id = %(tenant)s AND v.fact_id = f.fact_id AND {cited}
                  ORDER BY v.created_at, v.evidence_id) AS evidence,
            ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d
-                 WHERE d.tenant_id = %(tenant)s AND d.fact_id = f.fact_id ORDER BY d.source_hash) AS derived_from,
-           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions
+                 WHERE d.tenant_id = %(tenant)s AND d.fact_id = f.fact_id AND d.kind = 'derived'
+                 ORDER BY d.source_hash) AS derived_from,
+           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions, f.suppression
     FROM {chosen} c
     CROSS JOIN LATERAL (
         SELECT x.* FROM graph_facts x WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
@@ -324,7 +348,7 @@ def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
         retracted=retracted or "f.retracted_at",
         cited=cited or "true",
         chosen=chosen,
-        known="true" if known is None else f"f.created_at <= {known}",
+        known="true" if known is None else f"f.created_at <= {known} AND {_ALLOWED}",
         order=order,
     )
 
@@ -356,6 +380,9 @@ _ASKED = {
     "source": "f.source = %(source)s",
     "garden_id": "f.garden_id = %(garden_id)s::uuid",
     "min_confidence": "{sure} >= %(min_confidence)s",
+    # What nobody sure or trusted says; where a project does not judge its sources, there is no such thing.
+    "low_trust": "({sure} * f.source_trust >= %(low_trust)s OR coalesce((SELECT p.settings ->> 'trust_mode' "
+    "FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s), 'off') = 'off')",
     "after": "(f.created_at, f.fact_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
 }
 # Of one entity there are only so many: all of them, and then the newest.
@@ -443,6 +470,15 @@ def select_closings(*, tenant_id: str, fact_id: str) -> Any:
         .order_by(c.recorded_at)
     )
 
+
+# The active holds on these entities: what an administrator is told who reads what they hide.
+HOLDS = """
+    SELECT t.tombstone_id, t.entity_id, t.entity, t.created_at FROM tombstones t
+    WHERE t.tenant_id = %(tenant)s AND t.project_id = %(project)s AND t.legal_hold
+      AND t.entity_id = ANY (%(entities)s::uuid[])
+      AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                      WHERE r.tenant_id = %(tenant)s AND r.tombstone_id = t.tombstone_id)
+    ORDER BY t.created_at, t.tombstone_id"""
 
 # When and why a fact was taken back.
 RETRACTIONS = text(

@@ -1,13 +1,15 @@
 """Use cases that read facts: by filters at two times, one, and one with its history."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import psycopg
+from msgspec import UNSET, UnsetType
 
 from app.db.database import Database, Row
-from app.errors import BadRequest, Forbidden, NotFound
+from app.errors import BadRequest, NotFound
 from app.facts import entities, queries
 from app.facts.drafts import alone, predicate_row
 from app.facts.names import as_id, entity_name
@@ -22,14 +24,14 @@ from app.facts.schemas import (
     PredicateBrief,
     RetractionRead,
     SupersessionRead,
+    TombstoneNotice,
 )
+from app.facts.times import HELD, hold_notices, look_back, reader
 from app.facts.values import show_value
+from app.retrieval.trust import LOW_TRUST
 from app.tenancy import gardens
 from app.web.auth import Principal, require_project
 from app.web.pages import Page
-
-# Clocks of callers may be a little ahead of ours.
-FUTURE_TOLERANCE = timedelta(seconds=5)
 
 
 def present_fact(row: Row) -> FactRead:
@@ -65,6 +67,7 @@ def present_fact(row: Row) -> FactRead:
         derived_from=row["derived_from"],
         fact_hash=row["fact_hash"],
         mentions=row["mentions"],
+        tombstone_status="legal_hold" if row.get("suppression") == HELD else UNSET,
     )
 
 
@@ -74,25 +77,47 @@ def fact_not_found() -> NotFound:
 
 
 def _when(who: Principal, *, valid_at: datetime | None = None, as_of: datetime | None = None) -> queries.FactFilter:
-    if as_of is not None:
-        if "history:as_of" not in who.scopes:
-            raise Forbidden(
-                "as_of: this key lacks the scope history:as_of.",
-                code="missing_scope",
-                details={"needs": ["history:as_of"]},
-            )
-        if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
-            raise BadRequest("as_of: lies in the future; what will be known then nobody knows.", code="as_of_future")
     return queries.FactFilter(tenant_id=who.tenant_id, project_id=require_project(who), valid_at=valid_at, as_of=as_of)
 
 
-async def get_fact(db: Database, who: Principal, *, fact_id: UUID, as_of: datetime | None = None) -> FactRead:
+async def get_fact(
+    db: Database,
+    who: Principal,
+    *,
+    fact_id: UUID,
+    as_of: datetime | None = None,
+    denied: frozenset[str] = frozenset(),
+) -> FactRead:
     """One fact, whatever became of it."""
+    who = reader(who, as_of)
     when = _when(who, as_of=as_of)
-    rows = await db.query(who, queries.select_fact(when), {**when.params, "fact": str(fact_id)})
+    rows = await look_back(db, who, queries.select_fact(when), {**when.params, "fact": str(fact_id)})
     if not rows:
         raise fact_not_found()
-    return present_fact(rows[0])
+    notices = await _notices(db, who, rows, denied)
+    return msgspec.structs.replace(present_fact(rows[0]), tombstone_notices=notices)
+
+
+async def read_facts(
+    db: Database, who: Principal, *, ids: set[UUID], as_of: datetime | None = None
+) -> dict[UUID, FactRead]:
+    """Those of these facts that the caller can see; `who` reads as they already are."""
+    if not ids:
+        return {}
+    when = _when(who, as_of=as_of)
+    params = {**when.params, "facts": sorted(str(found) for found in ids)}
+    rows = await look_back(db, who, queries.select_chain(when), params)
+    return {row["fact_id"]: present_fact(row) for row in rows}
+
+
+async def _notices(
+    db: Database, who: Principal, rows: list[Row], denied: frozenset[str]
+) -> list[TombstoneNotice] | UnsetType:
+    held = [row for row in rows if row["suppression"] == HELD]
+    if not held:
+        return UNSET
+    entities = {row[name] for row in held for name in ("subject_id", "object_id") if row[name] is not None}
+    return await hold_notices(db, who, entities=entities, denied=denied, fact_ids=[row["fact_id"] for row in held])
 
 
 async def list_facts(
@@ -103,8 +128,10 @@ async def list_facts(
     valid_at: datetime | None,
     as_of: datetime | None,
     page: Page,
+    denied: frozenset[str] = frozenset(),
 ) -> FactList:
     """Facts at two times, newest first; a filter by an unknown name finds nothing."""
+    who = reader(who, as_of)
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
@@ -121,17 +148,20 @@ async def list_facts(
     )
     params = {**when.params, **asked, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
     try:
-        found = await db.query(who, statement, params)
+        found = await look_back(db, who, statement, params)
     except psycopg.errors.CardinalityViolation as problem:
         raise await _ambiguity(db, who, filters) from problem
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
-    return FactList(facts=[present_fact(row) for row in rows], next_cursor=next_cursor)
+    notices = await _notices(db, who, rows, denied)
+    return FactList(facts=[present_fact(row) for row in rows], next_cursor=next_cursor, tombstone_notices=notices)
 
 
 def _asked(filters: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """The filters that are given, as the query wants them, and those that name an entity by its id."""
     names = ("entity", "object", "predicate", "scope", "source", "garden_id", "min_confidence")
     asked: dict[str, Any] = {name: filters[name] for name in names if filters.get(name) is not None}
+    if filters.get("include_low_trust") is False:
+        asked["low_trust"] = LOW_TRUST
     by_id: set[str] = set()
     for name in {"entity", "object"} & set(asked):
         entity_id = as_id(asked[name])

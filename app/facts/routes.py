@@ -1,6 +1,5 @@
 """HTTP of the room facts."""
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -39,15 +38,22 @@ from app.facts.schemas import (
     PredicateRead,
     Status,
 )
+from app.facts.times import parse_as_of
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.inputs import parse_moment
 from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Limit, OnceOnly, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
+EntityValidAt = Annotated[
+    str | None,
+    QueryParameter(
+        max_length=40, description="Taken as everywhere; an entity itself has no begin or end that it could change."
+    ),
+]
 
 
 @post(
@@ -68,24 +74,37 @@ async def list_entities(
     db: Db,
     who: Who,
     cursors: Cursors,
+    hold_denied: HoldDenied,
     name: Annotated[
         str | None, QueryParameter(max_length=512, description="What this canonical name, alias, URI or id means.")
     ] = None,
     prefix: Annotated[str | None, QueryParameter(max_length=512, description="Only names that begin so.")] = None,
     kind: Annotated[str | None, QueryParameter(max_length=64, description="Only of this kind.")] = None,
+    as_of: AsOf = None,
+    valid_at: EntityValidAt = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> EntityList:
     """In the order of their names. With `name`: none, one, or all that share an alias."""
-    page = Page(cursors, who, "entities", limit=limit, cursor=cursor, meaning=name, prefix=prefix, kind=kind)
-    return await entities.list_entities(db, who, name=name, prefix=prefix, kind=kind, page=page)
+    parse_moment(valid_at, "valid_at")
+    filters, known = {"name": name, "prefix": prefix, "kind": kind}, parse_as_of(as_of)
+    page = Page(cursors, who, "entities", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    return await entities.list_entities(db, who, filters=filters, as_of=known, page=page, denied=hold_denied)
 
 
 @get("/entities/{reference:str}", opt={"access": READ}, summary="One entity", tags=["entities"])
-async def get_entity(db: Db, who: Who, reference: FromPath[str]) -> EntityRead:
+async def get_entity(
+    db: Db,
+    who: Who,
+    hold_denied: HoldDenied,
+    reference: FromPath[str],
+    as_of: AsOf = None,
+    valid_at: EntityValidAt = None,
+) -> EntityRead:
     """By id, canonical name, alias or URI. A merged one answers as what it became; a name that fits several is 409
     with the candidates."""
-    return await entities.get_entity(db, who, reference=reference)
+    parse_moment(valid_at, "valid_at")
+    return await entities.get_entity(db, who, reference=reference, as_of=parse_as_of(as_of), denied=hold_denied)
 
 
 @post(
@@ -207,6 +226,7 @@ async def list_facts(
     db: Db,
     who: Who,
     cursors: Cursors,
+    hold_denied: HoldDenied,
     entity: Annotated[
         str | None, QueryParameter(max_length=512, description="About this entity: name, alias, URI or id.")
     ] = None,
@@ -225,14 +245,19 @@ async def list_facts(
     valid_at: Annotated[
         str | None, QueryParameter(max_length=40, description="Valid at this time; now, or as_of, when absent.")
     ] = None,
-    as_of: Annotated[
-        str | None, QueryParameter(max_length=40, description="As it was known at this time (scope history:as_of).")
-    ] = None,
+    as_of: AsOf = None,
     include_inactive: Annotated[
         bool, QueryParameter(description="Also ended, future and retracted ones, whatever valid_at says.")
     ] = False,
     include_contradicted: Annotated[
         bool, QueryParameter(description="false: of facts in an open conflict only the preferred one.")
+    ] = True,
+    include_low_trust: Annotated[
+        bool,
+        QueryParameter(
+            description="false: without facts whose confidence times source_trust is under .2, where the project's "
+            "trust_mode is not off."
+        ),
     ] = True,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -249,14 +274,11 @@ async def list_facts(
         "min_confidence": min_confidence,
         "include_inactive": include_inactive,
         "include_contradicted": include_contradicted,
+        "include_low_trust": include_low_trust,
     }
-    times = {"valid_at": parse_moment(valid_at, "valid_at"), "as_of": _known_at(as_of)}
+    times = {"valid_at": parse_moment(valid_at, "valid_at"), "as_of": parse_as_of(as_of)}
     page = Page(cursors, who, "facts", limit=limit, cursor=cursor, **filters, **times)
-    return await reading.list_facts(db, who, filters=filters, page=page, **times)
-
-
-def _known_at(text: str | None) -> datetime | None:
-    return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
+    return await reading.list_facts(db, who, filters=filters, page=page, denied=hold_denied, **times)
 
 
 def _either(one: str | None, other: str | None, name: str, synonym: str) -> str | None:
@@ -266,16 +288,9 @@ def _either(one: str | None, other: str | None, name: str, synonym: str) -> str 
 
 
 @get("/facts/{fact_id:uuid}", opt={"access": READ}, summary="One fact", tags=["facts"])
-async def get_fact(
-    db: Db,
-    who: Who,
-    fact_id: FromPath[UUID],
-    as_of: Annotated[
-        str | None, QueryParameter(max_length=40, description="As it was known at this time (scope history:as_of).")
-    ] = None,
-) -> FactRead:
+async def get_fact(db: Db, who: Who, hold_denied: HoldDenied, fact_id: FromPath[UUID], as_of: AsOf = None) -> FactRead:
     """Whatever became of it: also ended, future and retracted ones."""
-    return await reading.get_fact(db, who, fact_id=fact_id, as_of=_known_at(as_of))
+    return await reading.get_fact(db, who, fact_id=fact_id, as_of=parse_as_of(as_of), denied=hold_denied)
 
 
 @get("/facts/{fact_id:uuid}/history", opt={"access": READ}, summary="A fact with its history", tags=["facts"])
@@ -287,7 +302,7 @@ async def get_history(db: Db, who: Who, fact_id: FromPath[UUID]) -> FactHistory:
 @patch("/facts/{fact_id:uuid}", opt={"access": WRITE}, summary="End a fact", tags=["facts"])
 async def patch_fact(db: Db, who: Who, fact_id: FromPath[UUID], data: JSONBody[FactPatch]) -> FactRead:
     """Sets `valid_to`, or opens the fact again with null. Everything else about a fact is fixed; to correct it write
-    the right one, to take it back retract it."""
+    the right one, to take it back retract it. `derived_from` is 422 `derived_from_immutable`."""
     return await writing.patch_fact(db, who, fact_id=fact_id, data=data)
 
 

@@ -49,6 +49,18 @@ class EntityMerge(Create, frozen=True, kw_only=True):
     """The one that goes into that of the path."""
 
 
+class TombstoneNotice(Read, frozen=True, kw_only=True):
+    """Tells an administrator that what was read is under a legal hold."""
+
+    entity_uri: str
+    tombstone_id: UUID
+    legal_hold: bool
+    tombstone_created_at: datetime
+
+
+TombstoneStatus = Literal["legal_hold"]
+
+
 class EntityBrief(Read, frozen=True, kw_only=True):
     entity_id: UUID
     canonical: str
@@ -62,6 +74,9 @@ class EntityRead(Read, frozen=True, kw_only=True):
     aliases: list[str]
     created_at: datetime
     updated_at: datetime
+    tombstone_status: TombstoneStatus | UnsetType = UNSET
+    """Only on what an administrator reads at a past time although a legal hold hides it."""
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
 class EntityCreated(Read, frozen=True, kw_only=True):
@@ -72,6 +87,7 @@ class EntityCreated(Read, frozen=True, kw_only=True):
 class EntityList(Read, frozen=True, kw_only=True):
     entities: list[EntityRead]
     next_cursor: str | None
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
 class AliasRead(Read, frozen=True, kw_only=True):
@@ -188,8 +204,10 @@ class FactCreate(Create, frozen=True, kw_only=True):
 
 
 class FactPatch(Create, frozen=True, kw_only=True):
-    valid_to: Moment | None
-    """When it ended or will end; null: open again."""
+    valid_to: Moment | UnsetType | None = UNSET
+    """When it ended or will end; null: open again. Required."""
+    derived_from: Any = UNSET
+    """Fixed when a fact is made: sending it is refused."""
 
 
 class FactRetract(Create, frozen=True, kw_only=True):
@@ -234,6 +252,10 @@ class FactRead(Read, frozen=True, kw_only=True):
     derived_from: list[str]
     fact_hash: str
     mentions: int
+    tombstone_status: TombstoneStatus | UnsetType = UNSET
+    """Only on what an administrator reads at a past time although a legal hold hides it."""
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """On a fact that is read alone; a list has them beside its facts."""
 
 
 Outcome = Literal["created", "reused"]
@@ -269,6 +291,8 @@ class FactBatchDone(Read, frozen=True, kw_only=True):
 class FactList(Read, frozen=True, kw_only=True):
     facts: list[FactRead]
     next_cursor: str | None
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """Only when facts under a legal hold are among them."""
 
 
 class FactRetracted(Read, frozen=True, kw_only=True):
@@ -298,7 +322,7 @@ class ClosingRead(Read, frozen=True, kw_only=True):
 
 
 class RetractionRead(Read, frozen=True, kw_only=True):
-    kind: Literal["retracted", "corrected", "merged", "decayed"]
+    kind: Literal["retracted", "corrected", "merged", "decayed", "resolved"]
     reason: str | None
     retracted_by: str
     confidence_before: float

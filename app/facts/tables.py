@@ -3,6 +3,7 @@
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     Boolean,
     CheckConstraint,
     Column,
@@ -52,6 +53,14 @@ graph_entities = Table(
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     _moment("created_at"),
     _moment("updated_at"),
+    Column("erased_scopes", ARRAY(Text), nullable=True, comment="where tombstones hide it from everyone"),
+    Column("held_scopes", ARRAY(Text), nullable=True, comment="where legal holds hide it"),
+    Column(
+        "decoy_id",
+        Uuid(as_uuid=False),
+        nullable=True,
+        comment="shown to writers who must not know that it is hidden",
+    ),
     PrimaryKeyConstraint("tenant_id", "entity_id"),
     UniqueConstraint("tenant_id", "project_id", "canonical_norm", name="graph_entities_name_key"),
     ForeignKeyConstraint(["tenant_id", "merged_into"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
@@ -205,6 +214,7 @@ graph_facts = Table(
     _moment("updated_at"),
     Column("closed_at", DateTime(timezone=True), nullable=True, comment="when valid_to was last set"),
     _moment("retracted_at", nullable=True),
+    Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
     PrimaryKeyConstraint("tenant_id", "fact_id"),
     ForeignKeyConstraint(["tenant_id", "subject_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
     ForeignKeyConstraint(["tenant_id", "object_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
@@ -260,20 +270,27 @@ graph_facts = Table(
         *("tenant_id", "project_id", "predicate_id", "created_at", "fact_id"),
         postgresql_where=text(_OPEN),
     ),
+    Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
+    Index(
+        "graph_facts_source_idx",
+        *("tenant_id", "project_id", "source", "created_at"),
+        postgresql_where=text("source IS NOT NULL"),
+    ),
     Index("graph_facts_open_idx", "tenant_id", "project_id", "created_at", "fact_id", postgresql_where=text(_OPEN)),
     info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )
 
 
 def _log(name: str, *columns: Any) -> Table:
-    """A table that only grows, of ids and times: its rows say something only beside the facts they name."""
+    """A table that only grows, of ids and times: as hidden as the facts it names."""
     return Table(
         name,
         metadata,
         Column("tenant_id", Text, nullable=False),
         Column("project_id", Text, nullable=False),
         *columns,
-        info={"rls": Rule.REACH, "grants": "SELECT"},
+        Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+        info={"rls": Rule.NAMES, "grants": "SELECT"},
     )
 
 
@@ -353,9 +370,70 @@ fact_conflicts = _log(
     Column("resolution_note", Text, nullable=True),
     _moment("detected_at"),
     _moment("resolved_at", nullable=True),
+    _id("winner", nullable=True),
     PrimaryKeyConstraint("tenant_id", "conflict_id"),
     UniqueConstraint("tenant_id", "fact_a", "fact_b", name="fact_conflicts_pair_key"),
     *_fact_key("fact_a", "fact_b"),
     CheckConstraint("status IN ('open', 'resolved')", name="status"),
     Index("fact_conflicts_other_idx", "tenant_id", "fact_b"),
+    Index("fact_conflicts_list_idx", "tenant_id", "project_id", "detected_at", "conflict_id"),
+)
+
+fact_confidences = _log(
+    "fact_confidences",
+    _id("change_id"),
+    _id("fact_id"),
+    _moment("recorded_at"),
+    Column("previous_confidence", Double, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "change_id"),
+    *_fact_key("fact_id"),
+    Index("fact_confidences_fact_idx", "tenant_id", "fact_id", "recorded_at"),
+)
+
+# What is known of those who say things; facts name them in `source`.
+sources = Table(
+    "sources",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    _id("source_id"),
+    Column("source", _NAME, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("authority", Text, nullable=False),
+    Column("agents", ARRAY(Text), nullable=False, comment="who may speak for it; nobody named: everybody"),
+    Column("blocklisted", Boolean, nullable=False),
+    _moment("created_at"),
+    _moment("updated_at"),
+    PrimaryKeyConstraint("tenant_id", "source_id"),
+    UniqueConstraint("tenant_id", "project_id", "source", name="sources_source_key"),
+    CheckConstraint(
+        "identity IN ('signed_manifest', 'manifest', 'capability_token', 'local_key', 'syntactic', 'none')",
+        name="identity",
+    ),
+    CheckConstraint("authority IN ('write_token', 'admin', 'same_authority', 'federated', 'other')", name="authority"),
+    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
+)
+
+decay_policies = Table(
+    "decay_policies",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    _id("policy_id"),
+    Column("relation", _NAME, nullable=False, comment="a predicate's name as it is compared, or *"),
+    Column("scope", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("ttl_s", Double, nullable=True),
+    Column("half_life_s", Double, nullable=True),
+    Column("min_confidence", Double, nullable=False),
+    Column("exempt_relations", ARRAY(Text), nullable=False),
+    Column("created_by", Text, nullable=False),
+    _moment("created_at"),
+    _moment("swept_at", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "policy_id"),
+    UniqueConstraint("tenant_id", "project_id", "relation", "scope", name="decay_policies_place_key"),
+    CheckConstraint("mode IN ('retract', 'confidence', 'dry_run')", name="mode"),
+    CheckConstraint("scope = '*' OR " + _SCOPES, name="scope"),
+    CheckConstraint("min_confidence >= 0 AND min_confidence <= 1", name="min_confidence"),
+    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import msgspec
 
-from app.db.database import Database, Row
-from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
+from app.db.database import Database, Row, Session
+from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound, Unprocessable
 from app.facts import entities, queries
 from app.facts.drafts import Drafts, alone, entity_row, predicate_row
 from app.facts.reading import fact_not_found, get_fact, present_fact
@@ -24,12 +24,18 @@ from app.facts.schemas import (
     FactsRetracted,
     FactWritten,
 )
+from app.facts.upkeep import sources
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
 from app.web.auth import Principal, require_project
 from app.web.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.web.idempotency import Answer, Once
 from app.web.inputs import as_utc
+
+
+def written_by(who: Principal) -> dict[str, Any]:
+    """Who writes, as the database asks: for the audit log, and for what only administrators may or may not."""
+    return {"key": who.key_id, "admin": who.is_admin}
 
 
 async def write_fact(db: Database, who: Principal, *, data: FactCreate, once: Once) -> Answer:
@@ -39,6 +45,7 @@ async def write_fact(db: Database, who: Principal, *, data: FactCreate, once: On
     errors = await _check_gardens(db, who, drafts)
     if errors:
         raise errors[0]
+    await sources.judge(db, who, drafts.facts)
 
     def finish(rows: list[Row], _: dict[int, AppError]) -> tuple[int, msgspec.Struct]:
         (row,) = rows
@@ -63,6 +70,7 @@ async def write_facts(db: Database, who: Principal, *, data: FactBatch, once: On
     errors |= await _check_gardens(db, who, drafts)
     stop_if_atomic("facts", atomic=data.atomic, errors=errors)
     drafts.drop(set(errors))
+    await sources.judge(db, who, drafts.facts)
 
     def finish(rows: list[Row], errors: dict[int, AppError]) -> tuple[int, msgspec.Struct]:
         written = {row["idx"]: row for row in rows}
@@ -129,16 +137,27 @@ async def _write(
 
     async def write() -> Answer:
         if not once.has_key:
-            parameters = (*who.arguments(), *arguments.values(), atomic)
+            parameters = (*who.arguments(), *arguments.values(), atomic, who.key_id, who.is_admin)
             status, body = finish(*await refuse(await db.call(queries.PUT_FACTS, parameters, again=False)))
             return Answer(status, msgspec.json.encode(body))
         async with once.tenant(db, who) as step:
             if step.stored:
                 return step.stored
-            rows = await step.session.rows(queries.WRITE_FACTS, {**arguments, "atomic": atomic})
+            rows = await step.session.rows(queries.WRITE_FACTS, {**arguments, **written_by(who), "atomic": atomic})
             return await step.answer(*finish(*await refuse(rows)))
 
     return await retried(write)
+
+
+async def write_within(session: Session, who: Principal, *, data: FactCreate) -> UUID:
+    """Writes one fact as part of a larger act, whose transaction and whose line in the audit log it shares."""
+    drafts = Drafts(who)
+    drafts.add(0, data)
+    arguments = {**drafts.arguments(), "key": None, "admin": who.is_admin, "atomic": True}
+    (row,) = await session.rows(queries.WRITE_FACTS, arguments)
+    if row["refused"] is not None:
+        raise _refusal(row, {})
+    return row["fact_id"]
 
 
 async def _candidates(db: Database, who: Principal, refused: list[Row]) -> dict[str, Row]:
@@ -153,6 +172,10 @@ def _refusal(row: Row, names: dict[str, Row]) -> AppError:
     code, field = row["refused"], row["field"]
     if code == "entity_ambiguous":
         return entities.ambiguous([names[str(found)] for found in row["candidates"] if str(found) in names], field)
+    if code == "entity_tombstoned":
+        return entities.tombstoned(field)
+    if code == "provenance_cycle_detected":
+        return BadRequest("derived_from: this fact would be derived from itself; leave that hash out.", code=code)
     if code == "entity_not_found":
         return entities.entity_not_found(field)
     if code == "predicate_not_found":
@@ -196,7 +219,7 @@ async def retract_facts(db: Database, who: Principal, *, data: FactsRetract) -> 
                 "predicate": str(named[0]["predicate_id"]),
                 "scope": SYNONYMS.get(data.scope, data.scope),
                 "reason": data.reason,
-                "admin": who.is_admin,
+                **written_by(who),
             }
             rows = await session.rows(queries.RETRACT_FACTS, arguments)
             return FactsRetracted(retracted=sorted(row["fact_id"] for row in rows if row["refused"] is None))
@@ -211,7 +234,7 @@ async def _retract(db: Database, who: Principal, *, facts: list[str], reason: st
         "predicate": None,
         "scope": None,
         "reason": reason,
-        "admin": who.is_admin,
+        **written_by(who),
     }
 
     async def write() -> None:
@@ -224,8 +247,15 @@ async def _retract(db: Database, who: Principal, *, facts: list[str], reason: st
 
 async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactPatch) -> FactRead:
     """Moves the end of a fact, within the room its timeline leaves; every end it had stays on record."""
+    if data.derived_from is not msgspec.UNSET:
+        raise Unprocessable(
+            "derived_from: what a fact came from is fixed when it is made; write another fact.",
+            code="derived_from_immutable",
+        )
+    if data.valid_to is msgspec.UNSET:
+        raise BadRequest("valid_to: required; a time, or null to open the fact again.")
     valid_to = None if data.valid_to is None else as_utc(data.valid_to, "valid_to")
-    arguments = {"fact": str(fact_id), "valid_to": valid_to, "admin": who.is_admin}
+    arguments = {"fact": str(fact_id), "valid_to": valid_to, **written_by(who)}
 
     async def write() -> None:
         async with db.tenant(who) as session:

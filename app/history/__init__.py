@@ -1,1 +1,1 @@
-"""History: what was taken back, and what came from what."""
+"""History: what was taken back, what came from what, what was forgotten for good, and who did what."""

@@ -1,6 +1,9 @@
-"""Tables of the room history: append-only."""
+"""Tables of the room history: what was taken back, what came from what, what was forgotten, and who did what."""
 
 from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -12,6 +15,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    UniqueConstraint,
     Uuid,
     text,
 )
@@ -40,7 +44,7 @@ fact_retractions = Table(
     ForeignKeyConstraint(
         ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
     ),
-    CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed')", name="kind"),
+    CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed', 'resolved')", name="kind"),
     Index("fact_retractions_fact_idx", "tenant_id", "fact_id"),
     info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )
@@ -53,15 +57,25 @@ fact_derivations = Table(
     Column("fact_id", Uuid(as_uuid=False), nullable=False),
     Column("source_hash", LargeBinary, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
-    PrimaryKeyConstraint("tenant_id", "fact_id", "source_hash"),
+    Column("kind", Text, nullable=False, server_default=text("'derived'")),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("tenant_id", "fact_id", "source_hash", "kind"),
     ForeignKeyConstraint(
         ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
     ),
+    CheckConstraint("kind IN ('derived', 'resolves')", name="kind"),
     Index("fact_derivations_source_idx", "tenant_id", "source_hash"),
-    info={"rls": Rule.REACH, "grants": "SELECT"},
+    info={"rls": Rule.NAMES, "grants": "SELECT"},
 )
 
-# Who did what: ids and counts, never content.
+EVENT_TYPES = (
+    "fact_write", "fact_read", "key_issue", "key_revoke", "key_rotation", "quarantine_admit", "quarantine_release",
+    "quota_breach", "admin_action", "tombstone_issued", "tombstone_revoked", "rtbf_legal_hold_issued",
+    "erasure_completed",
+)  # fmt: skip
+_LIST_OF_EVENTS = ", ".join(f"'{name}'" for name in EVENT_TYPES)
+
+# Who did what: ids and counts, never content. Written by definer functions; numbered and chained when sealed.
 audit_log = Table(
     "audit_log",
     metadata,
@@ -73,7 +87,85 @@ audit_log = Table(
     Column("agent_id", Text, nullable=False),
     Column("details", JSONB, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("sequence", BigInteger, nullable=True, comment="its place in the tenant's chain; NULL until sealed"),
+    Column("previous_hash", LargeBinary, nullable=True),
+    Column("hash", LargeBinary, nullable=True),
+    Column("sealed_at", DateTime(timezone=True), nullable=True),
     PrimaryKeyConstraint("tenant_id", "event_id"),
+    CheckConstraint(f"event_type IN ({_LIST_OF_EVENTS})", name="event_type"),
     Index("audit_log_time_idx", "tenant_id", "created_at", "event_id"),
+    Index("audit_log_sequence_key", "tenant_id", "sequence", unique=True),
+    Index("audit_log_unsealed_idx", "tenant_id", "created_at", "event_id", postgresql_where=text("sequence IS NULL")),
+    info={"rls": Rule.REACH, "grants": "SELECT"},
+)
+
+# The head of each tenant's chain: what the last sealed line must be.
+audit_chains = Table(
+    "audit_chains",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("tenant_id"),
     info={"rls": Rule.TENANT, "grants": "SELECT"},
+)
+
+# No foreign key to the entity: the tombstone outlives it.
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("tombstone_id", Uuid(as_uuid=False), nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("entity", Text, nullable=True, comment="its name; nothing once it is erased"),
+    Column("scopes", ARRAY(Text), nullable=True, comment="NULL: all"),
+    Column("reason", Text, nullable=False, comment="empty once the entity is erased"),
+    Column("created_by", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("legal_hold", Boolean, nullable=False),
+    Column("erase", Boolean, nullable=False),
+    Column("erase_at", DateTime(timezone=True), nullable=True),
+    Column("erased_at", DateTime(timezone=True), nullable=True),
+    Column("named", Boolean, nullable=False, comment="notes that only name it count as mentioning it"),
+    PrimaryKeyConstraint("tenant_id", "tombstone_id"),
+    CheckConstraint("NOT (legal_hold AND erase)", name="erase"),
+    Index("tombstones_entity_idx", "tenant_id", "entity_id"),
+    Index("tombstones_list_idx", "tenant_id", "project_id", "created_at", "tombstone_id"),
+    info={"rls": Rule.CUSTODY, "grants": "SELECT"},
+)
+
+tombstone_revocations = Table(
+    "tombstone_revocations",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("revocation_id", Uuid(as_uuid=False), nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("tombstone_id", Uuid(as_uuid=False), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("revoked_by", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("revoked_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "revocation_id"),
+    UniqueConstraint("tenant_id", "tombstone_id", name="tombstone_revocations_tombstone_key"),
+    ForeignKeyConstraint(["tenant_id", "tombstone_id"], ["tombstones.tenant_id", "tombstones.tombstone_id"]),
+    info={"rls": Rule.CUSTODY, "grants": "SELECT"},
+)
+
+erasure_receipts = Table(
+    "erasure_receipts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("receipt_id", Uuid(as_uuid=False), nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("tombstone_id", Uuid(as_uuid=False), nullable=False),
+    Column("signed", Text, nullable=False, comment="the receipt, as the very text that was signed"),
+    Column("signature", LargeBinary, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "receipt_id"),
+    UniqueConstraint("tenant_id", "tombstone_id", name="erasure_receipts_tombstone_key"),
+    ForeignKeyConstraint(["tenant_id", "tombstone_id"], ["tombstones.tenant_id", "tombstones.tombstone_id"]),
+    info={"rls": Rule.CUSTODY, "grants": "SELECT"},
 )

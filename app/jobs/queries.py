@@ -35,6 +35,12 @@ FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
 # Give maintenance to tenants that need it.
 SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s, %s)"
 
+# Give sealing to tenants whose audit log has new lines.
+SCHEDULE_SEALS = "SELECT * FROM schedule_seals()"
+
+# Give decay to projects whose policies were not applied since.
+SCHEDULE_DECAY = "SELECT * FROM schedule_decay(%s)"
+
 _shown = [jobs.c[name] for name in COLUMNS]
 
 

@@ -28,6 +28,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 LEASE_AT_ONCE = 10
 MAX_ERROR = 1000
 SCHEDULE_SECONDS = 60.0
+# Lines of the audit log are sealed within five seconds.
+SEAL_SECONDS = 1.5
+DECAY_EVERY = timedelta(hours=1)
 KEEP_FINISHED = timedelta(days=7)
 OUTAGE_PAUSE = 1.0
 
@@ -59,6 +62,7 @@ class Worker:
             asyncio.create_task(self._every(self._settings.lease_seconds / 3, self._renew)),
             asyncio.create_task(self._every(max(0.5, min(5.0, self._settings.lease_seconds / 2)), self._reap)),
             asyncio.create_task(self._every(SCHEDULE_SECONDS, self._schedule)),
+            asyncio.create_task(self._every(SEAL_SECONDS, self._schedule_seals)),
         ]
         try:
             while not self._stopping.is_set():
@@ -204,6 +208,12 @@ class Worker:
     async def _schedule(self) -> None:
         now = datetime.now(UTC)
         if await self._db.call(queries.SCHEDULE_MAINTENANCE, (now - KEEP_FINISHED, idle_slot(now))):
+            self._wake.set()
+        if await self._db.call(queries.SCHEDULE_DECAY, (now - DECAY_EVERY,)):
+            self._wake.set()
+
+    async def _schedule_seals(self) -> None:
+        if await self._db.call(queries.SCHEDULE_SEALS):
             self._wake.set()
 
     async def _drain(self) -> None:

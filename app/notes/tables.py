@@ -112,7 +112,7 @@ memory_history = Table(
     info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT"},
 )
 
-# Which notes speak of which entity; ids only, and both ends carry their own policy.
+# Which notes speak of which entity: as hidden as either.
 note_entity_mentions = Table(
     "note_entity_mentions",
     metadata,
@@ -121,6 +121,7 @@ note_entity_mentions = Table(
     Column("note_id", Uuid(as_uuid=False), nullable=False),
     Column("entity_id", Uuid(as_uuid=False), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("tenant_id", "note_id", "entity_id"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
@@ -129,5 +130,5 @@ note_entity_mentions = Table(
         ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
     ),
     Index("note_entity_mentions_entity_idx", "tenant_id", "entity_id", "note_id"),
-    info={"rls": Rule.REACH, "grants": "SELECT"},
+    info={"rls": Rule.NAMES, "grants": "SELECT"},
 )

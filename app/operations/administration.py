@@ -11,6 +11,7 @@ from app.config import Settings
 from app.db.database import Database
 from app.db.migrations import migration_conninfo
 from app.errors import BadRequest, NotFound
+from app.history import audit
 from app.main import open_database
 from app.tenancy import keys, tenants
 from app.tenancy.schemas import KeyCreate, KeyRotate, ProjectCreate, TenantCreate
@@ -117,6 +118,14 @@ async def revoke_key(db: Database, key_id: UUID, tenant_id: str | None) -> dict[
     tenant = await _tenant_of(db, key_id, tenant_id)
     await keys.revoke_key(db, PLATFORM, tenant_id=tenant, key_id=key_id)
     return {"key_id": str(key_id), "tenant_id": tenant, "revoked": True}
+
+
+async def verify_audit(db: Database, tenant_id: str | None, head: tuple[int, str] | None) -> list[audit.Verdict]:
+    """Goes through the audit log of one tenant, or of all."""
+    known = await tenant_ids(db)
+    if tenant_id is not None and tenant_id not in known:
+        raise NotFound(f"There is no tenant {tenant_id}.", code="tenant_not_found")
+    return [await audit.verify(db, tenant_id=tenant, head=head) for tenant in ([tenant_id] if tenant_id else known)]
 
 
 def as_owner(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:

@@ -302,7 +302,7 @@ async def _work(settings: Settings) -> None:
     try:
         await db.open()
         await check_policies(db, strict=settings.rls_policy_strict)
-        worker = Worker(db, build_registry(), settings)
+        worker = Worker(db, build_registry(db, settings), settings)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, worker.stop)

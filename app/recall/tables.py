@@ -47,6 +47,8 @@ entity_edges = Table(
     Column("closed_at", DateTime(timezone=True), nullable=True),
     Column("retracted_at", DateTime(timezone=True), nullable=True),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
+    Column("decayed_at", DateTime(timezone=True), nullable=True, comment="when it last lost confidence to time"),
     PrimaryKeyConstraint("tenant_id", "edge_id"),
     ForeignKeyConstraint(
         ["tenant_id", "edge_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"

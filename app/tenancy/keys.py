@@ -17,6 +17,7 @@ from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from app.tenancy import queries
 from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotate, RateLimits, Whoami
 from app.tenancy.tenants import acting_scope
+from app.web import audit
 from app.web.auth import AGENT_SCOPES, SCOPES, Principal, Work, format_key, hash_secret, new_id, new_secret
 from app.web.idempotency import Answer, Once
 from app.web.inputs import as_utc
@@ -54,6 +55,8 @@ async def create_key(
         if step.stored:
             return step.stored
         await queries.insert_key(step.session, row={**row, "secret_hash": hash_secret(secret)})
+        details = {"issued": row["key_id"], "kind": row["kind"], "project_id": row["project_id"]}
+        await audit.record(step.session, "key_issue", key_id=who.key_id, **details)
         return await step.answer(201, _issued(row, scope.tenant_id, secret))
 
 
@@ -154,6 +157,7 @@ async def revoke_key(db: Database, who: Principal, *, tenant_id: str | None, key
             await queries.update_key(
                 session, tenant_id=scope.tenant_id, key_id=str(key_id), revoked_at=datetime.now(UTC), previous_hash=None
             )
+            await audit.record(session, "key_revoke", key_id=who.key_id, revoked=str(key_id))
 
 
 async def rotate_key(
@@ -181,6 +185,8 @@ async def rotate_key(
             previous_until=now + timedelta(seconds=data.grace_seconds) if data.grace_seconds else None,
             rotated_at=now,
         )
+        details = {"rotated": str(key_id), "grace_seconds": data.grace_seconds}
+        await audit.record(step.session, "key_rotation", key_id=who.key_id, **details)
         return await step.answer(200, _issued(found, scope.tenant_id, secret))
 
 

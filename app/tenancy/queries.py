@@ -26,7 +26,7 @@ GARDEN_COLUMNS = [
     gardens.c[name] for name in ("garden_id", "slug", "name", "scope", "description", "created_by", "created_at")
 ]
 MEMBER_COLUMNS = [garden_members.c[name] for name in ("agent_id", "role", "added_by", "added_at")]
-_PROJECT_COLUMNS = (projects.c.project_id, projects.c.name, projects.c.created_at)
+_PROJECT_COLUMNS = (projects.c.project_id, projects.c.name, projects.c.created_at, projects.c.settings)
 
 
 async def insert_tenant(session: Session, *, tenant_id: str, name: str, now: datetime) -> dict[str, Any] | None:
@@ -56,6 +56,27 @@ async def find_project(session: Session, *, tenant_id: str, project_id: str) -> 
     return await session.row(
         select(*_PROJECT_COLUMNS).where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
     )
+
+
+async def lock_project(session: Session, *, tenant_id: str, project_id: str) -> dict[str, Any] | None:
+    """One project, locked until the transaction ends."""
+    return await session.row(
+        select(*_PROJECT_COLUMNS)
+        .where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
+        .with_for_update()
+    )
+
+
+async def update_project(session: Session, *, tenant_id: str, project_id: str, **values: Any) -> dict[str, Any]:
+    """Changes one project."""
+    row = await session.row(
+        update(projects)
+        .where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
+        .values(**values)
+        .returning(*_PROJECT_COLUMNS)
+    )
+    assert row is not None
+    return row
 
 
 def select_projects(*, tenant_id: str, after: str | None, limit: int) -> Any:

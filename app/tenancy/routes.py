@@ -25,6 +25,8 @@ from app.tenancy.schemas import (
     ProjectCreate,
     ProjectCreated,
     ProjectList,
+    ProjectPatch,
+    ProjectRead,
     TenantCreate,
     TenantCreated,
     TenantList,
@@ -95,6 +97,12 @@ async def list_projects(
     """Projects in the key's reach."""
     page = Page(cursors, who, "projects", limit=limit, cursor=cursor, tenant_id=tenant_id)
     return await tenants.list_projects(db, who, tenant_id=tenant_id, page=page)
+
+
+@patch("/admin/projects/{project_id:str}", opt={"access": ADMIN}, summary="Change a project", tags=["administration"])
+async def patch_project(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[ProjectPatch]) -> ProjectRead:
+    """Its name, how far back its history can be read, and how much the trust in sources counts."""
+    return await tenants.patch_project(db, who, project_id=project_id, data=data)
 
 
 @post("/admin/keys", opt={"access": ADMIN}, summary="Issue a key", tags=["administration"])
@@ -203,7 +211,8 @@ def _agent(agent: str) -> str:
 
 
 handlers: list[Any] = [
-    whoami, create_tenant, list_tenants, create_project, list_projects, create_key, list_keys, revoke_key, rotate_key,
-    create_garden, list_gardens, get_garden, patch_garden, list_members, put_member, remove_member,
+    whoami, create_tenant, list_tenants, create_project, list_projects, patch_project, create_key, list_keys,
+    revoke_key, rotate_key, create_garden, list_gardens, get_garden, patch_garden, list_members, put_member,
+    remove_member,
 ]  # fmt: skip
 router = Router(path="/", route_handlers=handlers)

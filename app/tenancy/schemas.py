@@ -70,10 +70,32 @@ class ProjectCreate(Create, frozen=True, kw_only=True):
     """Only for the platform key, which belongs to no tenant."""
 
 
+class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a project decides for itself; absent: the default."""
+
+    as_of_floor: Moment | None = None
+    """Nobody looks back further than this; absent: as far as there is history."""
+    trust_mode: Literal["off", "warn", "enforce"] = "off"
+    """How much the trust in sources counts; off: not at all."""
+
+
 class ProjectRead(Read, frozen=True, kw_only=True):
     project_id: str
     name: str
     created_at: datetime
+    settings: ProjectSettings
+
+
+class ProjectPatch(Create, frozen=True, kw_only=True):
+    """What changes about a project; what is not named stays."""
+
+    name: Name | UnsetType = UNSET
+    as_of_floor: Moment | UnsetType | None = UNSET
+    """Nobody looks back further than this; null: as far as there is history."""
+    trust_mode: Literal["off", "warn", "enforce"] | UnsetType = UNSET
+    """How much the trust in sources counts."""
+    tenant_id: Slug | None = None
+    """Only for the platform key, which belongs to no tenant."""
 
 
 class ProjectCreated(Read, frozen=True, kw_only=True):

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
-from app.db.database import Database
+import msgspec
+
+from app.db.database import Database, Row
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.tenancy import queries
@@ -10,14 +12,18 @@ from app.tenancy.schemas import (
     ProjectCreate,
     ProjectCreated,
     ProjectList,
+    ProjectPatch,
     ProjectRead,
+    ProjectSettings,
     TenantCreate,
     TenantCreated,
     TenantList,
     TenantRead,
 )
+from app.web import audit
 from app.web.auth import Principal
 from app.web.idempotency import Answer, Once
+from app.web.inputs import as_utc
 from app.web.pages import Page
 
 
@@ -42,6 +48,8 @@ async def create_tenant(db: Database, *, data: TenantCreate, once: Once) -> Answ
         made = await queries.insert_tenant(step.session, tenant_id=data.tenant_id, name=data.name, now=now)
         found = made or await queries.find_tenant(step.session, tenant_id=data.tenant_id)
         assert found is not None
+        if made:
+            await audit.record(step.session, "admin_action", key_id=once.who.key_id, action="tenant_create")
         return await step.answer(
             201 if made else 200, TenantCreated(tenant=TenantRead(**found), created=made is not None)
         )
@@ -68,9 +76,47 @@ async def create_project(db: Database, who: Principal, *, data: ProjectCreate, o
         made = await queries.insert_project(step.session, **address, name=data.name, now=datetime.now(UTC))
         found = made or await queries.find_project(step.session, **address)
         assert found is not None
+        if made:
+            details = {"action": "project_create", "project_id": data.project_id}
+            await audit.record(step.session, "admin_action", key_id=who.key_id, **details)
         return await step.answer(
-            201 if made else 200, ProjectCreated(project=ProjectRead(**found), created=made is not None)
+            201 if made else 200, ProjectCreated(project=present_project(found), created=made is not None)
         )
+
+
+def present_project(row: Row) -> ProjectRead:
+    """A project as it goes out."""
+    shown: Row = {**row, "settings": msgspec.convert(row["settings"], ProjectSettings)}
+    return ProjectRead(**shown)
+
+
+async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectRead:
+    """Changes a project's name and settings; what is not named stays."""
+    scope = acting_scope(who, data.tenant_id)
+    if who.key_project not in (None, project_id):
+        raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
+    changes = {
+        name: value
+        for name in ("as_of_floor", "trust_mode", "name")
+        if (value := getattr(data, name)) is not msgspec.UNSET
+    }
+    if not changes:
+        raise BadRequest("Send at least one of name, as_of_floor and trust_mode.")
+    address = {"tenant_id": scope.tenant_id, "project_id": project_id}
+    async with db.tenant(scope) as session:
+        found = await queries.lock_project(session, **address)
+        if found is None:
+            raise NotFound("There is no such project.", code="project_not_found")
+        settings = {**found["settings"], **{name: changes[name] for name in changes if name != "name"}}
+        if isinstance(floor := settings.get("as_of_floor"), datetime):
+            settings["as_of_floor"] = as_utc(floor, "as_of_floor").isoformat()
+        settings = {name: value for name, value in settings.items() if value is not None}
+        row = await queries.update_project(
+            session, **address, settings=settings, name=changes.get("name", found["name"])
+        )
+        details = {"action": "project_change", "project_id": project_id, "changed": sorted(changes)}
+        await audit.record(session, "admin_action", key_id=who.key_id, **details)
+    return present_project(row)
 
 
 async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> ProjectList:
@@ -79,4 +125,4 @@ async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, 
     after = None if page.after is None else page.after[0]
     statement = queries.select_projects(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
     rows, next_cursor = page.cut(await db.fetch(scope, statement), key=lambda row: [row["project_id"]])
-    return ProjectList(projects=[ProjectRead(**row) for row in rows], next_cursor=next_cursor)
+    return ProjectList(projects=[present_project(row) for row in rows], next_cursor=next_cursor)

@@ -10,12 +10,14 @@ from litestar import Request, Response, Router, get
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
+from app import __version__
 from app.db.catalogue import find_drift
 from app.db.database import Database, Row
 from app.db.metadata import metadata
 from app.errors import Unauthenticated, Unavailable
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
 from app.web import queries
+from app.web.signing import ALGORITHM, Signer, encoded
 
 CHECK_EVERY_SECONDS = 5.0
 
@@ -34,6 +36,21 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     migrations: bool
     policies: bool
     problems: list[str]
+
+
+class SigningKey(msgspec.Struct, frozen=True):
+    algorithm: str
+    public_key: str
+    """32 bytes in base64."""
+
+
+class Description(msgspec.Struct, frozen=True):
+    """What a deployment says of itself to anybody."""
+
+    version: str
+    api: str
+    reference: str
+    signing: SigningKey
 
 
 class ReadinessCheck:
@@ -121,4 +138,13 @@ async def metrics(
     return Response(render_metrics(await queue_figures.read(db)), media_type=CONTENT_TYPE)
 
 
-router = Router(path="/", route_handlers=[health, ready, metrics])
+@get("/.well-known/palimpsest", security=[{}], summary="What this deployment is", tags=["platform"])
+async def describe(signer: NamedDependency[SkipValidation[Signer]]) -> Description:
+    """Version, and the public key by which receipts of erasure are verified."""
+    key = encoded(await signer.public_key())
+    return Description(
+        version=__version__, api="/v1", reference="/schema", signing=SigningKey(algorithm=ALGORITHM, public_key=key)
+    )
+
+
+router = Router(path="/", route_handlers=[health, ready, metrics, describe])

@@ -15,18 +15,21 @@ from app.web.auth import Principal, Work
 MAX_BUCKETS = 50_000
 ATTEMPTS = 3
 REFUSE_SECONDS = 2.0
+# A breach goes into the audit log, but a flood of refused requests must not flood the log too.
+BREACH_SECONDS = 60.0
 
 
 class _Bucket:
     """What this process holds of one key's budget for one kind of work."""
 
-    __slots__ = ("block", "expires", "free_at", "left", "lock", "refused_until", "slot")
+    __slots__ = ("block", "breached", "expires", "free_at", "left", "lock", "refused_until", "slot")
 
     def __init__(self) -> None:
         self.left = 0
         self.block = 0
         self.slot = 0
         self.free_at = 0.0
+        self.breached = -BREACH_SECONDS
         self.expires = 0.0
         self.refused_until = 0.0
         self.lock = asyncio.Lock()
@@ -89,11 +92,12 @@ class RateLimiter:
         want = min(most, bucket.block * 2) if time.monotonic() < bucket.expires else max(1, limit // 100)
         # Measured from before the call: the slot ends no later for us than for the database.
         started = time.monotonic()
+        breach = started > bucket.breached + BREACH_SECONDS
         returned, slot, bucket.left = bucket.left, bucket.slot, 0
         # Not again when the answer is lost: what was returned would be counted twice.
         (row,) = await self._db.call(
             queries.RESERVE_TOKENS,
-            (who.tenant_id, UUID(who.key_id), work, limit, want, returned, slot),
+            (who.tenant_id, UUID(who.key_id), work, limit, want, returned, slot, breach),
             again=False,
         )
         bucket.left = row["granted"]
@@ -101,6 +105,8 @@ class RateLimiter:
         bucket.slot = row["slot"]
         bucket.expires = started + row["slot_ends_ms"] / 1000
         if row["granted"] == 0:
+            if breach:
+                bucket.breached = started
             bucket.free_at = started + row["retry_ms"] / 1000
             # Asked again before that: another replica may have given tokens back.
             bucket.refused_until = min(bucket.free_at, started + REFUSE_SECONDS)

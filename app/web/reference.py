@@ -37,6 +37,8 @@ TAGS = [
     Tag(name="entities", description="Who and what facts are about: one entity for each name, whatever its spelling."),
     Tag(name="predicates", description="The vocabulary of facts: it grows by itself, and is decided upon later."),
     Tag(name="facts", description="What is believed, with its evidence, true from and to."),
+    Tag(name="truth", description="Conflicts and how they end, decay, and how far sources are trusted."),
+    Tag(name="forgetting", description="Tombstones, legal holds, erasure and its receipts; for administrators."),
     Tag(name="jobs", description="Background work, followed to its end."),
     Tag(name="platform", description="Health, readiness, metrics."),
 ]

@@ -145,6 +145,15 @@ Db = NamedDependency[SkipValidation[Database]]
 Who = NamedDependency[SkipValidation[Principal]]
 OnceOnly = NamedDependency[SkipValidation[Once]]
 Cursors = NamedDependency[SkipValidation[CursorSigner]]
+# Names of entities under legal hold whose past not even administrators read.
+HoldDenied = NamedDependency[SkipValidation[frozenset[str]]]
+AsOf = Annotated[
+    str | None,
+    QueryParameter(
+        max_length=40,
+        description="As it was known at this time (scope history:as_of); not before the project's floor.",
+    ),
+]
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at the most.")]
 Cursor = Annotated[
     str | None,

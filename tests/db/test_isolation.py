@@ -59,7 +59,16 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "valid_to": None,
         "retracted_at": None,
     },
-    "fact_conflicts": {"status": "open"},
+    "graph_fact_evidence": {"suppression": 0},
+    "graph_fact_supersessions": {"suppression": 0},
+    "fact_closings": {"suppression": 0},
+    "fact_confidences": {"suppression": 0},
+    "fact_derivations": {"kind": "derived", "suppression": 0},
+    "note_entity_mentions": {"suppression": 0},
+    "fact_conflicts": {"status": "open", "suppression": 0},
+    "sources": {"identity": "none", "authority": "other"},
+    "decay_policies": {"mode": "retract", "scope": "public"},
+    "audit_log": {"event_type": "fact_write", "sequence": None},
     "fact_retractions": {"kind": "retracted", "scope": "project_shared", "garden_id": None, "suppression": 0},
     "entity_edges": {"scope": "project_shared", "garden_id": None, "suppression": 0},
     "jobs": {"status": "pending", "kind": "embed", "lease_owner": None, "max_attempts": 5},
@@ -81,6 +90,14 @@ BY_TYPE: dict[str, Any] = {
     "double precision": 0.5,
     "real": 0.5,
 }
+
+
+REACH_OF_RULE = {Rule.CUSTODY: "legal_hold"}
+
+
+def reach_of(table: str) -> str:
+    """The reach without which not even one's own rows of a table are seen."""
+    return REACH_OF_RULE.get(tenant_rules(load_metadata())[table], "")
 
 
 def tables(connection: psycopg.Connection[Any]) -> list[str]:
@@ -132,7 +149,7 @@ def filled(database: TestDatabase) -> dict[tuple[str, str, str], dict[str, Any]]
             for tenant in (ALPHA, BETA):
                 for project in (ONE, TWO):
                     row = make_row(connection, table, tenant, project)
-                    if table == "tenants" and project == TWO:
+                    if table in ("tenants", "audit_chains") and project == TWO:
                         continue
                     insert(connection, table, row)
                     rows[table, tenant, project] = row
@@ -215,7 +232,7 @@ def test_without_a_scope_there_is_nothing(
         if context == "set to nothing":
             scope(connection, "", "")
         if context == "left over from another transaction":
-            scope(connection, ALPHA, ONE, "cross_project")
+            scope(connection, ALPHA, ONE, reach_of(table) or "cross_project")
             assert seen(connection, table, filled[table, ALPHA, ONE]) == 1
             connection.commit()
         attack(connection, table, filled[table, ALPHA, ONE])
@@ -227,8 +244,20 @@ def test_ones_own_rows_are_there(
 ) -> None:
     """Without this, an empty policy would pass every test above."""
     with psycopg.connect(database.app) as connection:
-        scope(connection, ALPHA, ONE)
+        scope(connection, ALPHA, ONE, reach_of(table))
         assert seen(connection, table, filled[table, ALPHA, ONE]) == 1
+
+
+@pytest.mark.parametrize(
+    "table", [name for name, rule in tenant_rules(load_metadata()).items() if rule == Rule.CUSTODY]
+)
+@pytest.mark.parametrize("reach", ["", "cross_project"])
+def test_nobody_but_custodians_learns_of_a_tombstone(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str, reach: str
+) -> None:
+    with psycopg.connect(database.app) as connection:
+        scope(connection, ALPHA, ONE, reach)
+        attack(connection, table, filled[table, ALPHA, ONE])
 
 
 def count_foreign(connection: psycopg.Connection[Any], tenant: str) -> int:

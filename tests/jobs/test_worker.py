@@ -317,7 +317,8 @@ async def test_maintenance_clears_what_has_outlived_its_use(db: Database, fresh_
             "INSERT INTO idempotency_keys "
             "SELECT 'acme', gen_random_uuid(), 'POST', '/', 'k', '', 200, '', false, now(), now() - interval '1 second'"
         )
-    worker = Worker(db, build_registry(), settings(fresh_database, poll_seconds=0.1))
+    chosen = settings(fresh_database, poll_seconds=0.1)
+    worker = Worker(db, build_registry(db, chosen), chosen)
     running = asyncio.create_task(worker.run())
     try:
         deadline = time.monotonic() + 10

@@ -1,0 +1,55 @@
+-- Looks through every column of every tenant table for ids and names that must not be there any more: whatever table
+-- comes later is looked through too. Names are searched in text, lists, JSON, terms and bytes. Answers where something
+-- was found, and how often; a row without a column says how many columns were looked through.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[])
+RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_column record;
+    v_looked bigint := 0;
+BEGIN
+    FOR v_column IN
+        SELECT c.relname AS table_name, a.attname AS column_name, a.atttypid::regtype::text AS type
+        FROM pg_class c
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+          AND EXISTS (SELECT FROM pg_attribute t
+                      WHERE t.attrelid = c.oid AND t.attname = 'tenant_id' AND NOT t.attisdropped)
+          -- What remains to prove that there was something to erase: the id alone.
+          AND NOT (c.relname = 'tombstones' AND a.attname = 'entity_id')
+        ORDER BY c.relname, a.attnum
+    LOOP
+        kind := CASE WHEN v_column.type IN ('uuid', 'uuid[]') THEN 'id'
+                     WHEN v_column.type IN ('text', 'character varying', 'text[]', 'json', 'jsonb', 'tsvector', 'bytea')
+                     THEN 'name' END;
+        -- Hashes and signatures hold no words, only bytes that may look like some.
+        CONTINUE WHEN kind IS NULL OR v_column.column_name = 'tenant_id'
+                   OR (v_column.type = 'bytea' AND v_column.column_name ~ '(hash|signature|public_key)$');
+        table_name := v_column.table_name;
+        column_name := v_column.column_name;
+        v_looked := v_looked + 1;
+        EXECUTE format(
+            CASE WHEN v_column.type = 'uuid' THEN
+                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I = ANY ($2)'
+            WHEN v_column.type = 'uuid[]' THEN
+                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
+            WHEN v_column.type = 'bytea' THEN
+                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
+                'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
+            ELSE
+                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND lower(x.%2$I::text) ~ ANY ($3)'
+            END, v_column.table_name, v_column.column_name)
+        INTO hits USING p_tenant, p_ids, p_patterns;
+        IF hits > 0 THEN
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    kind := 'looked';
+    table_name := NULL;
+    column_name := NULL;
+    hits := v_looked;
+    RETURN NEXT;
+END
+$$;

@@ -1,0 +1,81 @@
+-- Issues a tombstone for an entity, named or by id, in these scopes (NULL: all): hides it, its names, its facts, the
+-- facts that point to it, their edges and the notes that mention it, and says so in the audit log, in one transaction.
+-- p_named: notes that only name it in their words count as mentioning it. An erasure that a hold forbids is refused.
+CREATE OR REPLACE FUNCTION issue_tombstone(
+    p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
+    p_named boolean, p_key text, p_job uuid)
+RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_meant record;
+    v_entity graph_entities;
+    v_other uuid;
+    v_now timestamptz;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'issue_tombstone needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT r.entity_id, r.candidates INTO v_meant FROM resolve_entities(v_tenant, v_project, p_entity) r;
+    IF v_meant.entity_id IS NULL THEN
+        RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
+                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz;
+        RETURN;
+    END IF;
+    -- Those who write about it finish first; those who come later see that it is hidden.
+    SELECT e.* INTO v_entity FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_meant.entity_id FOR UPDATE;
+    IF v_entity.merged_into IS NOT NULL THEN
+        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
+    SELECT t.tombstone_id INTO v_other FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.entity_id = v_entity.entity_id AND t.legal_hold = p_hold
+      AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes)
+      AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                      WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
+    ORDER BY t.created_at LIMIT 1;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
+                            NULL::timestamptz;
+        RETURN;
+    END IF;
+    IF p_named THEN
+        PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
+    END IF;
+    IF p_erase THEN
+        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes);
+        IF v_other IS NOT NULL THEN
+            RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
+                                NULL::timestamptz;
+            RETURN;
+        END IF;
+    END IF;
+    v_now := clock_timestamp();
+    INSERT INTO tombstones (
+        tenant_id, tombstone_id, project_id, entity_id, entity, scopes, reason, created_by, key_id, created_at,
+        legal_hold, erase, erase_at, named)
+    VALUES (v_tenant, p_id, v_project, v_entity.entity_id, v_entity.canonical, p_scopes, p_reason, v_agent, p_key,
+            v_now, p_hold, p_erase, p_erase_at, p_named);
+    PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
+    PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
+        'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
+    IF p_erase THEN
+        -- Of the whole tenant: agents of the project must not see that there is such a job.
+        INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
+                          created_at)
+        VALUES (v_tenant, p_job, v_agent, 'erase',
+                jsonb_build_object('tombstone_id', p_id, 'project_id', v_project), p_id::text, 5, p_key, p_erase_at,
+                v_now);
+    END IF;
+    IF p_hold THEN
+        PERFORM record_event('rtbf_legal_hold_issued', p_key, jsonb_build_object(
+            'tombstone_id', p_id, 'entity_id', v_entity.entity_id));
+    END IF;
+    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now;
+END
+$$;

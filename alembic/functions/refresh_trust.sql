@@ -1,0 +1,28 @@
+-- Gives facts of a source, and their edges, the trust it now has: at most p_limit after p_after in the order of their
+-- ids. Answers the last one, or nothing when there are no more.
+CREATE OR REPLACE FUNCTION refresh_trust(p_source text, p_agents text[], p_trust double precision,
+                                         p_otherwise double precision, p_after uuid, p_limit int)
+RETURNS TABLE (fact_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_facts uuid[];
+BEGIN
+    v_facts := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = p_source AND f.fact_id > p_after
+        ORDER BY f.fact_id LIMIT p_limit);
+    UPDATE graph_facts f
+    SET source_trust = CASE WHEN cardinality(p_agents) = 0 OR f.agent_id = ANY (p_agents) THEN p_trust
+                            ELSE p_otherwise END
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);
+    UPDATE entity_edges x SET source_trust = f.source_trust FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND x.tenant_id = v_tenant AND x.edge_id = f.fact_id
+      AND x.source_trust <> f.source_trust;
+    RETURN QUERY SELECT v_facts[cardinality(v_facts)] WHERE cardinality(v_facts) = p_limit;
+END
+$$;

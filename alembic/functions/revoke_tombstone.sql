@@ -1,0 +1,55 @@
+-- Revokes a tombstone: what no other one hides is there again as it was. Erasures that waited for it, if it
+-- was a hold, go on. What was erased cannot come back: answers why it is refused, or nothing.
+CREATE OR REPLACE FUNCTION revoke_tombstone(p_tombstone uuid, p_id uuid, p_reason text, p_key text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_tombstone tombstones;
+    v_now timestamptz;
+BEGIN
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
+    IF NOT FOUND THEN
+        RETURN 'tombstone_not_found';
+    END IF;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id FOR UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone FOR UPDATE;
+    IF v_tombstone.erased_at IS NOT NULL THEN
+        RETURN 'tombstone_erased';
+    END IF;
+    IF EXISTS (SELECT FROM tombstone_revocations r
+               WHERE r.tenant_id = v_tenant AND r.tombstone_id = p_tombstone) THEN
+        RETURN 'tombstone_already_revoked';
+    END IF;
+    v_now := clock_timestamp();
+    INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
+                                       revoked_at)
+    VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
+    PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+    PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
+        'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
+    UPDATE jobs j SET status = 'cancelled', finished_at = v_now
+    WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.status = 'pending' AND j.dedupe_key = p_tombstone::text;
+    IF v_tombstone.legal_hold THEN
+        INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
+                          created_at)
+        SELECT v_tenant, make_id(), v_agent, 'erase',
+               jsonb_build_object('tombstone_id', t.tombstone_id, 'project_id', v_project), t.tombstone_id::text, 5,
+               p_key, v_now, v_now
+        FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
+          AND t.erase_at <= v_now
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN NULL;
+END
+$$;

@@ -1,0 +1,44 @@
+-- Puts what is hidden of an entity in step with its active tombstones, and with it its names, every fact that speaks of
+-- it or points to it, and the notes that mention it. What stands is computed anew from all tombstones there are, so
+-- that revoking one restores exactly what no other one hides.
+-- Runs with the rights of its caller, who holds the entity.
+CREATE OR REPLACE FUNCTION settle_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_all text[] := ARRAY['agent_private', 'project_shared', 'org_shared', 'public'];
+    v_erased text[];
+    v_held text[];
+    v_level smallint;
+    v_decoy uuid := make_id();
+BEGIN
+    SELECT array_agg(DISTINCT u.scope) FILTER (WHERE NOT t.legal_hold),
+           array_agg(DISTINCT u.scope) FILTER (WHERE t.legal_hold)
+    INTO v_erased, v_held
+    FROM tombstones t CROSS JOIN LATERAL unnest(coalesce(t.scopes, v_all)) u(scope)
+    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND NOT EXISTS (
+        SELECT FROM tombstone_revocations r WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id);
+    -- While something of it can still be seen, so must its name.
+    v_level := CASE WHEN v_erased @> v_all THEN 1
+                    WHEN coalesce(v_erased, '{}') || coalesce(v_held, '{}') @> v_all THEN 2 ELSE 0 END;
+    UPDATE graph_entities e
+    SET erased_scopes = v_erased, held_scopes = v_held, suppression = v_level,
+        decoy_id = CASE WHEN v_level > 0 THEN coalesce(e.decoy_id, v_decoy) END
+    WHERE e.tenant_id = p_tenant AND e.entity_id IN (
+        SELECT p_entity UNION ALL
+        SELECT m.entity_id FROM graph_entities m WHERE m.tenant_id = p_tenant AND m.merged_into = p_entity);
+    UPDATE graph_entity_aliases a SET suppression = v_level
+    WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity AND a.suppression <> v_level;
+    PERFORM settle_facts(p_tenant, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
+        UNION
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity));
+    PERFORM settle_notes(p_tenant, p_agent, ARRAY(
+        SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+END
+$$;

@@ -1,0 +1,72 @@
+-- Puts what is hidden of these notes in step with the tombstones of the entities they mention: the notes, their history,
+-- their mentions and what they are evidence of. A note that comes back while another of the same words was written
+-- meanwhile: the newer one goes, recoverable like any deleted note, with its line of history.
+-- Runs with the rights of its caller, who holds the entity.
+CREATE OR REPLACE FUNCTION settle_notes(p_tenant text, p_agent text, p_notes uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_change record;
+    v_twin record;
+    v_goes record;
+BEGIN
+    FOR v_change IN
+        SELECT n.*, l.level
+        FROM memory_notes n
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN bool_or(h.level = 1) THEN 1 WHEN bool_or(h.level = 2) THEN 2 ELSE 0 END::smallint AS level
+            FROM note_entity_mentions m
+            JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id = m.entity_id
+            CROSS JOIN LATERAL (SELECT hidden_level(e.erased_scopes, e.held_scopes, n.scope) AS level) h
+            WHERE m.tenant_id = p_tenant AND m.note_id = n.note_id
+        ) l
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.suppression <> l.level
+        ORDER BY n.created_at, n.note_id
+    LOOP
+        IF v_change.level = 0 AND v_change.deleted_at IS NULL THEN
+            SELECT n.* INTO v_twin FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.project_id = v_change.project_id AND n.scope = v_change.scope
+              AND n.owner_key = v_change.owner_key AND n.thread_id IS NOT DISTINCT FROM v_change.thread_id
+              AND n.position IS NOT DISTINCT FROM v_change.position AND n.content_hash = v_change.content_hash
+              AND n.deleted_at IS NULL AND n.suppression = 0;
+            IF FOUND THEN
+                IF v_twin.created_at < v_change.created_at THEN
+                    v_goes := v_change;
+                ELSE
+                    v_goes := v_twin;
+                END IF;
+                UPDATE memory_notes n SET deleted_at = v_now, updated_at = v_now, version = n.version + 1
+                WHERE n.tenant_id = p_tenant AND n.note_id = v_goes.note_id;
+                INSERT INTO memory_history (
+                    tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, event, version, changed_by,
+                    reason, old_content, created_at)
+                VALUES (p_tenant, make_id(), v_goes.project_id, v_goes.note_id, v_goes.agent_id, v_goes.scope,
+                        v_goes.garden_id, 'merged', v_goes.version + 1, p_agent, 'an older note says the same',
+                        v_goes.content, v_now);
+            END IF;
+        END IF;
+        UPDATE memory_notes n SET suppression = v_change.level
+        WHERE n.tenant_id = p_tenant AND n.note_id = v_change.note_id;
+    END LOOP;
+    UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+      AND x.tenant_id = p_tenant AND x.note_id = n.note_id AND x.suppression <> n.suppression;
+    UPDATE note_entity_mentions x
+    SET suppression = stricter_level(n.suppression, hidden_level(e.erased_scopes, e.held_scopes, n.scope))
+    FROM memory_notes n, graph_entities e
+    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+      AND x.tenant_id = p_tenant AND x.note_id = n.note_id
+      AND e.tenant_id = p_tenant AND e.entity_id = x.entity_id
+      AND x.suppression <> stricter_level(n.suppression, hidden_level(e.erased_scopes, e.held_scopes, n.scope));
+    UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)
+    FROM memory_notes n, graph_facts f
+    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+      AND x.tenant_id = p_tenant AND x.note_id = n.note_id
+      AND f.tenant_id = p_tenant AND f.fact_id = x.fact_id
+      AND x.suppression <> stricter_level(f.suppression, n.suppression);
+END
+$$;

@@ -1,0 +1,84 @@
+-- Lets time pass over the facts of a project: what has outlived its policy is taken back as `decayed`, or believed less
+-- by half-life since it was last said or weighed; fact and edge in one transaction. At most p_limit facts after p_after,
+-- in the order of their ids; p_dry only tells. What is hidden is left as it is: a hold preserves.
+-- The most specific policy wins: relation and scope, relation, scope, all.
+CREATE OR REPLACE FUNCTION sweep_decay(p_now timestamptz, p_dry boolean, p_after uuid, p_limit int)
+RETURNS TABLE (fact_id uuid, policy_id uuid, action text, before double precision, after double precision)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_due record;
+    v_fact graph_facts;
+BEGIN
+    FOR v_due IN
+        WITH policy AS (
+            SELECT d.*, r.predicate_id AS meant,
+                   ARRAY(SELECT x.predicate_id FROM resolve_predicates(v_tenant, v_project, (
+                             SELECT json_agg(json_build_object('ref', u.place, 'norm', u.name))
+                             FROM unnest(d.exempt_relations) WITH ORDINALITY u(name, place))) x
+                         WHERE x.predicate_id IS NOT NULL) AS exempt,
+                   (d.relation <> '*')::int * 2 + (d.scope <> '*')::int AS rank
+            FROM decay_policies d
+            LEFT JOIN LATERAL resolve_predicates(
+                v_tenant, v_project, json_build_array(json_build_object('ref', 1, 'norm', d.relation))) r
+                ON d.relation <> '*'
+            WHERE d.tenant_id = v_tenant AND d.project_id = v_project
+        ), judged AS (
+            SELECT f.fact_id, f.subject_entity_id, f.predicate_id, f.confidence, d.policy_id, d.mode, d.ttl_s,
+                   d.half_life_s, d.min_confidence,
+                   extract(epoch FROM p_now - coalesce(f.weighed_at, f.created_at))::double precision AS age
+            FROM graph_facts f
+            CROSS JOIN LATERAL (
+                SELECT p.* FROM policy p
+                WHERE (p.relation = '*' OR p.meant = f.predicate_id) AND (p.scope = '*' OR p.scope = f.scope)
+                  AND f.predicate_id <> ALL (p.exempt)
+                ORDER BY p.rank DESC, p.policy_id LIMIT 1
+            ) d
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+              AND f.suppression = 0 AND f.confidence > 0 AND f.fact_id > p_after
+        )
+        SELECT j.*, c.fallen,
+               CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN 'retract' ELSE 'confidence' END AS act
+        FROM judged j
+        CROSS JOIN LATERAL (
+            SELECT least(j.confidence, greatest(
+                j.min_confidence, j.confidence * exp(-ln(2) * greatest(j.age, 0) / j.half_life_s))) AS fallen
+        ) c
+        WHERE CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN j.age > j.ttl_s
+                   -- What hardly changed waits: each change is a line of history, and nothing is lost by waiting.
+                   ELSE j.confidence - c.fallen >= 0.001 END
+        ORDER BY j.fact_id LIMIT p_limit
+    LOOP
+        IF NOT p_dry AND v_due.mode <> 'dry_run' THEN
+            PERFORM FROM graph_predicates p
+            WHERE p.tenant_id = v_tenant AND p.predicate_id = v_due.predicate_id FOR KEY SHARE;
+            PERFORM FROM graph_entities e
+            WHERE e.tenant_id = v_tenant AND e.entity_id = v_due.subject_entity_id FOR NO KEY UPDATE;
+            SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = v_due.fact_id;
+            -- Said again, taken back or hidden meanwhile: its time has not come.
+            CONTINUE WHEN v_fact.retracted_at IS NOT NULL OR v_fact.suppression <> 0
+                       OR v_fact.confidence <> v_due.confidence
+                       OR coalesce(v_fact.weighed_at, v_fact.created_at) > p_now;
+            IF v_due.act = 'retract' THEN
+                PERFORM take_back(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
+                                  ARRAY[clock_timestamp()]);
+            ELSE
+                PERFORM weigh_fact(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), true);
+            END IF;
+        END IF;
+        fact_id := v_due.fact_id;
+        policy_id := v_due.policy_id;
+        action := CASE WHEN v_due.mode = 'dry_run' THEN 'dry_run' ELSE v_due.act END;
+        before := v_due.confidence;
+        after := CASE v_due.act WHEN 'retract' THEN 0 ELSE v_due.fallen END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,92 @@
+"""Looking back: who may, how far, and what it takes to read what a legal hold hides."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from app.db.database import Database, Row
+from app.db.scope import LEGAL_HOLD
+from app.errors import BadRequest, Forbidden
+from app.facts import queries
+from app.facts.schemas import TombstoneNotice
+from app.web import audit
+from app.web.auth import Principal
+from app.web.inputs import parse_moment
+
+# Clocks of callers may be a little ahead of ours.
+FUTURE_TOLERANCE = timedelta(seconds=5)
+BELOW_FLOOR = "PA001"
+HELD = 2
+EVERYTHING = "*"
+
+
+def parse_as_of(text: str | None) -> datetime | None:
+    """The time to look back to, from a query string."""
+    return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
+
+
+def reader(who: Principal, as_of: datetime | None) -> Principal:
+    """The caller as they read at that time: administrators who look back also see what a legal hold hides."""
+    if as_of is None:
+        return who
+    if "history:as_of" not in who.scopes:
+        raise Forbidden(
+            "as_of: this key lacks the scope history:as_of.",
+            code="missing_scope",
+            details={"needs": ["history:as_of"]},
+        )
+    if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
+        raise BadRequest("as_of: lies in the future; what will be known then nobody knows.", code="as_of_future")
+    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin else who
+
+
+async def look_back(db: Database, who: Principal, query: str, params: dict[str, Any]) -> list[Row]:
+    """One read; a time before the project's floor is told as that."""
+    try:
+        return await db.query(who, query, params)
+    except psycopg.Error as problem:
+        if problem.sqlstate != BELOW_FLOOR:
+            raise
+        floor = datetime.fromisoformat(problem.diag.message_detail or "").astimezone(UTC).isoformat()
+        raise BadRequest(
+            f"as_of: this project keeps history from {floor} on; ask for that time or a later one.",
+            code="as_of_before_retention_floor",
+            details={"floor": floor},
+        ) from problem
+
+
+async def hold_notices(
+    db: Database, who: Principal, *, entities: set[UUID], denied: frozenset[str], **read: list[UUID]
+) -> list[TombstoneNotice]:
+    """The holds that hide what is about to be shown; nothing is shown before the reading is on record."""
+    if not entities:
+        return []
+    async with db.tenant(who) as session:
+        place = {"tenant": who.tenant_id, "project": who.project_id, "entities": [str(found) for found in entities]}
+        rows = await session.query(queries.HOLDS, place)
+        forbidden = [row["entity"] for row in rows if EVERYTHING in denied or (row["entity"] or "").lower() in denied]
+        if forbidden or (not rows and EVERYTHING in denied):
+            raise Forbidden(
+                "as_of: this deployment does not let administrators look back at an entity under legal hold that is "
+                "among the answers; narrow the query.",
+                code="as_of_legal_hold_forbidden",
+            )
+        await audit.record(
+            session,
+            "fact_read",
+            key_id=who.key_id,
+            tombstone_ids=[str(row["tombstone_id"]) for row in rows],
+            **{name: [str(item) for item in ids] for name, ids in read.items()},
+        )
+    return [
+        TombstoneNotice(
+            entity_uri=row["entity"] or "",
+            tombstone_id=row["tombstone_id"],
+            legal_hold=True,
+            tombstone_created_at=row["created_at"],
+        )
+        for row in rows
+    ]

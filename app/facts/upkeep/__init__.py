@@ -1,0 +1,1 @@
+"""Upkeep of what is believed: conflicts and how they end, decay, and how far sources are trusted."""

@@ -1,0 +1,137 @@
+"""Use cases of conflicts: which there are, and how they end."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app.db.database import Database, Row, Session
+from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.facts import entities, reading, writing
+from app.facts.retries import retried
+from app.facts.schemas import EntityRef, FactCreate, ObjectIn
+from app.facts.upkeep import queries
+from app.facts.upkeep.schemas import ConflictList, ConflictRead, ConflictResolve, ConflictResolved
+from app.web.auth import Principal, require_project
+from app.web.pages import Page
+
+
+def conflict_not_found() -> NotFound:
+    """The one answer for a conflict that is unknown, hidden or of another tenant."""
+    return NotFound("There is no such conflict.", code="conflict_not_found")
+
+
+async def list_conflicts(
+    db: Database, who: Principal, *, status: str | None, entity: str | None, page: Page
+) -> ConflictList:
+    """Conflicts whose facts the caller can see, newest first."""
+    asked: dict[str, Any] = {} if status is None else {"status": status}
+    if entity is not None:
+        meant = await entities.find_named(db, who, entity, "entity")
+        asked["entities"] = [str(row["entity_id"]) for row in meant]
+    if page.after is not None:
+        asked |= {"after": page.after[0]}
+    place = _place(who)
+    params = {**place, **asked, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
+    found = await db.query(who, queries.select_conflicts(set(asked)), params)
+    rows, next_cursor = page.cut(found, key=lambda row: [row["detected_at"].isoformat(), str(row["conflict_id"])])
+    return ConflictList(conflicts=await _present(db, who, rows), next_cursor=next_cursor)
+
+
+async def get_conflict(db: Database, who: Principal, *, conflict_id: UUID) -> ConflictRead:
+    """One conflict."""
+    rows = await db.query(
+        who, queries.select_conflicts({"conflict"}), {**_place(who), "conflict": str(conflict_id), "limit": 1}
+    )
+    if not rows:
+        raise conflict_not_found()
+    return (await _present(db, who, rows))[0]
+
+
+def _place(who: Principal) -> dict[str, str]:
+    return {"tenant": who.tenant_id, "project": require_project(who)}
+
+
+async def _present(db: Database, who: Principal, rows: list[Row]) -> list[ConflictRead]:
+    facts = await reading.read_facts(db, who, ids={row[side] for row in rows for side in ("fact_a", "fact_b")})
+    return [
+        ConflictRead(
+            **{name: row[name] for name in ConflictRead.__struct_fields__ if name != "facts"},
+            facts=[facts[row[side]] for side in ("fact_a", "fact_b") if row[side] in facts],
+        )
+        for row in rows
+    ]
+
+
+async def resolve_conflict(
+    db: Database, who: Principal, *, conflict_id: UUID, data: ConflictResolve
+) -> ConflictResolved:
+    """Ends a conflict with a winner or a new value, in one transaction; the losers stay as history."""
+    if (data.winner is None) == (data.value is msgspec.UNSET):
+        raise BadRequest("winner: name one of the two facts, or give a new value.")
+    if data.note is not None and data.resolution_note is not None:
+        raise BadRequest("note: give only one of note or resolution_note.")
+    conflict = await get_conflict(db, who, conflict_id=conflict_id)
+    if data.winner is not None and data.winner not in (conflict.fact_a, conflict.fact_b):
+        raise BadRequest(
+            "winner: not one of the two facts of this conflict; name one of them, or give a value.",
+            code="conflict_winner_invalid",
+            details={"facts": [str(conflict.fact_a), str(conflict.fact_b)]},
+        )
+
+    async def write() -> tuple[UUID, list[UUID]]:
+        async with db.tenant(who) as session:
+            winner = data.winner or await _write_value(session, who, conflict, data)
+            row = await session.row(
+                queries.RESOLVE_CONFLICT,
+                {
+                    "conflict": str(conflict_id),
+                    "winner": str(winner),
+                    "note": data.note or data.resolution_note,
+                    **writing.written_by(who),
+                },
+            )
+            assert row is not None
+            _check_refusal(row["refused"])
+            return winner, row["losers"]
+
+    winner, losers = await retried(write)
+    return ConflictResolved(
+        conflict=await get_conflict(db, who, conflict_id=conflict_id),
+        fact=await reading.get_fact(db, who, fact_id=winner),
+        retracted=losers,
+    )
+
+
+async def _write_value(session: Session, who: Principal, conflict: ConflictRead, data: ConflictResolve) -> UUID:
+    """The new value as a fact of the same place, for as long as what it replaces."""
+    if conflict.status == "resolved" or not conflict.facts:
+        raise _already_resolved()
+    one = conflict.facts[0]
+    fact = FactCreate(
+        subject=EntityRef(entity_id=one.subject.entity_id),
+        predicate=str(one.predicate.predicate_id),
+        object=ObjectIn(value=data.value, type=data.type),
+        scope=one.scope,
+        garden_id=one.garden_id,
+        confidence=1.0,
+        valid_from=data.valid_from or min(found.valid_from for found in conflict.facts),
+        evidence=data.evidence,
+    )
+    return await writing.write_within(session, who, data=fact)
+
+
+def _already_resolved() -> Conflict:
+    return Conflict("This conflict has been resolved already.", code="conflict_already_resolved")
+
+
+def _check_refusal(refused: str | None) -> None:
+    if refused is None:
+        return
+    if refused == "conflict_already_resolved":
+        raise _already_resolved()
+    if refused == "garden_forbidden":
+        raise Forbidden("A reader of this garden may not decide what grows in it.", code="garden_forbidden")
+    if refused == "winner_invalid":
+        raise Conflict("winner: this fact has been taken back; name the other one.", code="conflict_winner_invalid")
+    raise conflict_not_found()

@@ -1,0 +1,166 @@
+"""Use cases of decay: policies, and the sweep that lets time pass over facts."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from uuid import UUID
+
+from app.db.database import Database, Row
+from app.db.scope import Scope
+from app.errors import BadRequest, Conflict, NotFound
+from app.facts.names import predicate_name
+from app.facts.retries import retried
+from app.facts.upkeep import queries
+from app.facts.upkeep.schemas import (
+    DecayCount,
+    DecayedFact,
+    DecayPolicyCreate,
+    DecayPolicyCreated,
+    DecayPolicyList,
+    DecayPolicyRead,
+    DecaySwept,
+)
+from app.jobs.registry import Job
+from app.tenancy.schemas import SYNONYMS
+from app.web import audit
+from app.web.auth import Principal, new_id, require_project
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+SWEPT_AT_ONCE = 500
+SHOWN = 200
+FIRST = UUID(int=0)
+SETTINGS = ("mode", "ttl_s", "half_life_s", "min_confidence", "exempt_relations")
+
+
+async def create_policy(db: Database, who: Principal, *, data: DecayPolicyCreate, once: Once) -> Answer:
+    """Makes a policy; the same again is answered as it is, another one for its place is refused."""
+    _check(data)
+    row: Row = {
+        "tenant_id": who.tenant_id,
+        "project_id": require_project(who),
+        "policy_id": new_id(),
+        "relation": data.relation if data.relation == "*" else predicate_name(data.relation, "relation").norm,
+        "scope": SYNONYMS.get(data.scope, data.scope),
+        "mode": data.mode,
+        "ttl_s": data.ttl_s,
+        "half_life_s": data.half_life_s,
+        "min_confidence": data.min_confidence,
+        "exempt_relations": [predicate_name(name, "exempt_relations").norm for name in data.exempt_relations],
+        "created_by": who.agent_id,
+        "created_at": datetime.now(UTC),
+    }
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        made = await queries.put_policy(step.session, row=row)
+        place = {name: row[name] for name in ("tenant_id", "project_id", "relation", "scope")}
+        found = made or await queries.find_policy(step.session, **place)
+        if found is None or any(found[name] != row[name] for name in SETTINGS):
+            raise Conflict(
+                "relation: there is another policy for this relation and scope; delete it first.",
+                code="decay_policy_exists",
+                details={} if found is None else {"policy_id": str(found["policy_id"])},
+            )
+        if made is not None:
+            await audit.record(
+                step.session,
+                "admin_action",
+                key_id=who.key_id,
+                action="decay_policy_create",
+                policy_id=str(made["policy_id"]),
+            )
+        body = DecayPolicyCreated(policy=_present(found), created=made is not None)
+        return await step.answer(200 if made is None else 201, body)
+
+
+def _check(data: DecayPolicyCreate) -> None:
+    if data.mode == "retract" and data.ttl_s is None:
+        raise BadRequest("ttl_s: mode retract needs to know after how many seconds.")
+    if data.mode == "confidence" and data.half_life_s is None:
+        raise BadRequest("half_life_s: mode confidence needs to know in how many seconds it halves.")
+    if data.ttl_s is None and data.half_life_s is None:
+        raise BadRequest("ttl_s: give ttl_s or half_life_s.")
+
+
+def _present(row: Row) -> DecayPolicyRead:
+    names = (*SETTINGS, "relation", "scope", "created_by", "created_at", "swept_at")
+    return DecayPolicyRead(policy_id=UUID(str(row["policy_id"])), **{name: row[name] for name in names})
+
+
+async def list_policies(db: Database, who: Principal, *, page: Page) -> DecayPolicyList:
+    """Policies of the project, oldest first."""
+    after = None if page.after is None else page.after[0]
+    place = {"tenant_id": who.tenant_id, "project_id": require_project(who)}
+    found = await db.fetch(who, queries.select_policies(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [str(row["policy_id"])])
+    return DecayPolicyList(policies=[_present(row) for row in rows], next_cursor=next_cursor)
+
+
+async def delete_policy(db: Database, who: Principal, *, policy_id: UUID) -> None:
+    """Removes a policy; what it did stays."""
+    place = {"tenant_id": who.tenant_id, "project_id": require_project(who), "policy_id": str(policy_id)}
+    async with db.tenant(who) as session:
+        if not await queries.delete_policy(session, **place):
+            raise NotFound("There is no such policy.", code="decay_policy_not_found")
+        await audit.record(
+            session, "admin_action", key_id=who.key_id, action="decay_policy_delete", policy_id=str(policy_id)
+        )
+
+
+async def sweep(db: Database, who: Principal, *, dry_run: bool) -> DecaySwept:
+    """Lets time pass over the project's facts now; a dry run changes nothing."""
+    now = datetime.now(UTC)
+    rows = await _sweep(db, who, now=now, dry_run=dry_run)
+    counts = Counter((row["policy_id"], row["action"]) for row in rows)
+    async with db.tenant(who) as session:
+        ids = [str(row["fact_id"]) for row in rows]
+        seen = await session.rows(queries.VISIBLE_FACTS, {"tenant": who.tenant_id, "facts": ids})
+        if not dry_run:
+            await queries.mark_swept(session, tenant_id=who.tenant_id, project_id=require_project(who), now=now)
+            await audit.record(session, "admin_action", key_id=who.key_id, action="decay_sweep", affected=len(rows))
+    visible = {row["fact_id"] for row in seen}
+    shown = [row for row in rows if row["fact_id"] in visible][:SHOWN]
+    return DecaySwept(
+        dry_run=dry_run,
+        swept_at=now,
+        affected=len(rows),
+        by_policy=[
+            DecayCount(policy_id=policy, action=action, facts=count)
+            for (policy, action), count in sorted(counts.items(), key=str)
+        ],
+        facts=[
+            DecayedFact(
+                fact_id=row["fact_id"],
+                policy_id=row["policy_id"],
+                action=row["action"],
+                confidence_before=row["before"],
+                confidence_after=row["after"],
+            )
+            for row in shown
+        ],
+    )
+
+
+async def _sweep(db: Database, who: Scope, *, now: datetime, dry_run: bool) -> list[Row]:
+    swept: list[Row] = []
+    after = FIRST
+    while True:
+        arguments = {"now": now, "dry": dry_run, "after": str(after), "limit": SWEPT_AT_ONCE}
+
+        async def step(arguments: Row = arguments) -> list[Row]:
+            async with db.tenant(who) as session:
+                return await session.rows(queries.SWEEP_DECAY, arguments)
+
+        rows = await retried(step)
+        swept += rows
+        if len(rows) < SWEPT_AT_ONCE:
+            return swept
+        after = rows[-1]["fact_id"]
+
+
+async def decay(job: Job) -> None:
+    """The sweep by schedule; what was done already is not due again, so that a second attempt harms nothing."""
+    now = datetime.now(UTC)
+    await _sweep(job.db, job.scope, now=now, dry_run=False)
+    async with job.finishing() as session:
+        await queries.mark_swept(session, tenant_id=job.scope.tenant_id, project_id=job.scope.project_id or "", now=now)

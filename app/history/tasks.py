@@ -1,0 +1,94 @@
+"""Jobs of the room history: erase for good, and seal the audit log."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from app import __version__
+from app.db.scope import Scope
+from app.errors import AppError
+from app.history import queries
+from app.jobs.registry import Handler, Job, PermanentFailure
+from app.web.auth import new_id
+from app.web.signing import ALGORITHM, Signer, encoded
+
+SEALED_AT_ONCE = 2000
+OUTSIDE = (
+    "Backups, replicas that lag behind and the write-ahead log of PostgreSQL are outside the reach of this erasure; "
+    "they forget by their own retention."
+)
+
+
+def eraser(signer: Signer) -> Handler:
+    """The handler that destroys what a tombstone hides and leaves a signed receipt, in one transaction."""
+
+    async def erase(job: Job) -> None:
+        tombstone_id: str | None = job.payload.get("tombstone_id")
+        public_key = await signer.public_key()
+        # The job is the tenant's, out of the sight of agents; what it does is in one project.
+        place = replace(job.scope, project_id=job.payload.get("project_id"))
+        async with job.finishing() as session:
+            await session.enter(place)
+            await session.execute(queries.NO_TIMEOUT)
+            row = await session.row(queries.ERASE_ENTITY, {"tombstone": tombstone_id, "job": job.job_id})
+            assert row is not None
+            if row["refused"] in ("tombstone_already_revoked", "already_erased"):
+                return
+            if row["refused"] == "legal_hold":
+                raise PermanentFailure("legal_hold: an active legal hold keeps it; revoking the hold resumes this.")
+            if row["refused"] is not None:
+                raise PermanentFailure(f"{row['refused']}: nothing to erase.")
+            receipt = _receipt(place, str(tombstone_id), row["report"], public_key)
+            signed = msgspec.json.encode(receipt, order="sorted").decode()
+            await session.execute(
+                queries.STORE_RECEIPT,
+                {
+                    "receipt": receipt["receipt_id"],
+                    "tombstone": tombstone_id,
+                    "signed": signed,
+                    "signature": await signer.sign(signed),
+                    "public_key": public_key,
+                    "now": row["report"]["completed_at"],
+                },
+            )
+
+    return erase
+
+
+def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key: bytes) -> dict[str, Any]:
+    found: list[dict[str, Any]] = report["found"]
+    looked = next(entry["rows"] for entry in found if entry["kind"] == "looked")
+    return {
+        "receipt_id": new_id(),
+        "tenant_id": place.tenant_id,
+        "project_id": place.project_id,
+        "tombstone_id": tombstone_id,
+        "entity_id": report["entity_id"],
+        "scope": report["scope"] or "*",
+        "requested_at": report["requested_at"],
+        "completed_at": report["completed_at"],
+        "destroyed": report["counts"],
+        "columns_checked": looked,
+        # Names of its that stand elsewhere, in the words of other entities or labels of people's own making.
+        "names_left": [
+            {"table": entry["table"], "column": entry["column"], "rows": entry["rows"]}
+            for entry in found
+            if entry["kind"] == "name"
+        ],
+        "outside": OUTSIDE,
+        "algorithm": ALGORITHM,
+        "public_key": encoded(public_key),
+        "software": f"palimpsest {__version__}",
+    }
+
+
+async def seal(job: Job) -> None:
+    """Numbers and chains what was written since; whoever else seals waits at the head of the chain."""
+    while True:
+        async with job.db.tenant(job.scope) as session:
+            row = await session.row(queries.SEAL_AUDIT, {"limit": SEALED_AT_ONCE})
+            if row is None:
+                raise AppError("the chain of the audit log could not be read")
+        if row["sealed"] < SEALED_AT_ONCE:
+            return
