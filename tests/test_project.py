@@ -22,6 +22,8 @@ def shown(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

@@ -8,8 +8,8 @@ AS $$
 DECLARE
     v_patterns text[] := name_patterns(p_tenant, p_entity);
 BEGIN
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
-    SELECT p_tenant, p_project, n.note_id, p_entity, clock_timestamp()
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, n.note_id, p_entity, clock_timestamp(), true
     FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
       AND (lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))) ~ ANY (v_patterns)

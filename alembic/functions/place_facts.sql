@@ -217,7 +217,8 @@ BEGIN
         CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
         WHERE x.entity_id IS NOT NULL
         ORDER BY v.note_id, x.entity_id
-        ON CONFLICT DO NOTHING;
+        ON CONFLICT (tenant_id, note_id, entity_id) DO UPDATE SET by_name = false
+        WHERE note_entity_mentions.by_name;
     END IF;
     IF json_array_length(p_derived) > 0 THEN
         -- What a fact came from is fixed when it is made.

@@ -33,6 +33,13 @@ BEGIN
                                        revoked_at)
     VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+    -- Which notes name it was found out for the tombstone alone.
+    DELETE FROM note_entity_mentions m
+    WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name AND NOT EXISTS (
+        SELECT FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id));
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now

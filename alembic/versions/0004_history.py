@@ -16,6 +16,10 @@ COMMENT ON COLUMN graph_entities.held_scopes IS 'where legal holds hide it';
 COMMENT ON COLUMN graph_entities.decoy_id IS 'shown to writers who must not know that it is hidden';
 ALTER TABLE graph_facts ADD COLUMN weighed_at TIMESTAMP WITH TIME ZONE;
 COMMENT ON COLUMN graph_facts.weighed_at IS 'when its confidence last changed';
+CREATE INDEX graph_facts_closed_idx ON graph_facts (tenant_id, project_id, closed_at) WHERE closed_at IS NOT NULL;
+CREATE INDEX graph_facts_retracted_idx
+    ON graph_facts (tenant_id, project_id, retracted_at)
+    WHERE retracted_at IS NOT NULL;
 CREATE INDEX graph_facts_hash_idx ON graph_facts (tenant_id, fact_hash);
 CREATE INDEX graph_facts_source_idx
     ON graph_facts (tenant_id, project_id, source, created_at)
@@ -29,7 +33,9 @@ ALTER TABLE graph_fact_supersessions ADD COLUMN suppression SMALLINT DEFAULT 0 N
 ALTER TABLE fact_closings ADD COLUMN suppression SMALLINT DEFAULT 0 NOT NULL;
 ALTER TABLE fact_conflicts ADD COLUMN suppression SMALLINT DEFAULT 0 NOT NULL, ADD COLUMN winner UUID;
 CREATE INDEX fact_conflicts_list_idx ON fact_conflicts (tenant_id, project_id, detected_at, conflict_id);
-ALTER TABLE note_entity_mentions ADD COLUMN suppression SMALLINT DEFAULT 0 NOT NULL;
+ALTER TABLE note_entity_mentions
+    ADD COLUMN suppression SMALLINT DEFAULT 0 NOT NULL, ADD COLUMN by_name BOOLEAN DEFAULT false NOT NULL;
+COMMENT ON COLUMN note_entity_mentions.by_name IS 'found in its words for a tombstone, and gone with it';
 ALTER TABLE fact_derivations
     ADD COLUMN kind TEXT DEFAULT 'derived' NOT NULL,
     ADD COLUMN suppression SMALLINT DEFAULT 0 NOT NULL,
@@ -173,7 +179,7 @@ UNDO = """
 DELETE FROM service_secrets WHERE name = 'signing';
 DROP TABLE erasure_receipts, tombstone_revocations, tombstones, audit_chains, decay_policies, sources, fact_confidences;
 DROP INDEX audit_log_unsealed_idx, audit_log_sequence_key, fact_conflicts_list_idx, graph_facts_source_idx,
-    graph_facts_hash_idx;
+    graph_facts_hash_idx, graph_facts_retracted_idx, graph_facts_closed_idx;
 ALTER TABLE audit_log
     DROP CONSTRAINT audit_log_event_type_check,
     DROP COLUMN sealed_at, DROP COLUMN hash, DROP COLUMN previous_hash, DROP COLUMN sequence;
@@ -187,7 +193,7 @@ UPDATE fact_retractions SET kind = 'corrected' WHERE kind = 'resolved';
 ALTER TABLE fact_retractions
     DROP CONSTRAINT fact_retractions_kind_check,
     ADD CONSTRAINT fact_retractions_kind_check CHECK (kind IN ('retracted', 'corrected', 'merged', 'decayed'));
-ALTER TABLE note_entity_mentions DROP COLUMN suppression;
+ALTER TABLE note_entity_mentions DROP COLUMN by_name, DROP COLUMN suppression;
 ALTER TABLE fact_conflicts DROP COLUMN winner, DROP COLUMN suppression;
 ALTER TABLE fact_closings DROP COLUMN suppression;
 ALTER TABLE graph_fact_supersessions DROP COLUMN suppression;
@@ -475,8 +481,8 @@ AS $$
 DECLARE
     v_patterns text[] := name_patterns(p_tenant, p_entity);
 BEGIN
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
-    SELECT p_tenant, p_project, n.note_id, p_entity, clock_timestamp()
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, n.note_id, p_entity, clock_timestamp(), true
     FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
       AND (lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))) ~ ANY (v_patterns)
@@ -867,6 +873,13 @@ BEGIN
                                        revoked_at)
     VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+    -- Which notes name it was found out for the tombstone alone.
+    DELETE FROM note_entity_mentions m
+    WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name AND NOT EXISTS (
+        SELECT FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id));
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now
@@ -1769,7 +1782,8 @@ BEGIN
         CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
         WHERE x.entity_id IS NOT NULL
         ORDER BY v.note_id, x.entity_id
-        ON CONFLICT DO NOTHING;
+        ON CONFLICT (tenant_id, note_id, entity_id) DO UPDATE SET by_name = false
+        WHERE note_entity_mentions.by_name;
     END IF;
     IF json_array_length(p_derived) > 0 THEN
         -- What a fact came from is fixed when it is made.

@@ -252,16 +252,13 @@ class FactFilter:
         """How sure it was at the known time, before it was weighed anew or taken back."""
         if self.known_at is None:
             return f"{fact}.confidence"
-        untouched = (
-            f"CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
-            "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
-            f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) ELSE {fact}.confidence END"
-        )
         return (
-            f"CASE WHEN {fact}.weighed_at > {self.known_at} THEN coalesce(("  # noqa: S608
+            f"coalesce(CASE WHEN {fact}.weighed_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
             "SELECT w.previous_confidence FROM fact_confidences w WHERE w.tenant_id = %(tenant)s "
-            f"AND w.fact_id = {fact}.fact_id AND w.recorded_at > {self.known_at} ORDER BY w.recorded_at LIMIT 1"
-            f"), {untouched}) ELSE {untouched} END"
+            f"AND w.fact_id = {fact}.fact_id AND w.recorded_at > {self.known_at} ORDER BY w.recorded_at LIMIT 1) END, "
+            f"CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("
+            "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
+            f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) END, {fact}.confidence)"
         )
 
     @property
@@ -273,9 +270,7 @@ class FactFilter:
 
     def conditions(self, fact: str = "f", *, inactive: bool = False) -> list[str]:
         """Which facts were believed at the known time and valid at the other; with `inactive` all ever known then."""
-        found = [f"{fact}.tenant_id = %(tenant)s", f"{fact}.project_id = %(project)s"]
-        if self.known_at is not None:
-            found += [f"{fact}.created_at <= {self.known_at}", _ALLOWED]
+        found = self._known(fact)
         if inactive:
             return found
         found.append(f"{fact}.valid_from <= {self.valid_at}")
@@ -289,6 +284,23 @@ class FactFilter:
             f"{self.ends(fact)} > {self.valid_at}",
         ]
 
+    def still_open(self) -> list[str]:
+        """Those of the facts meant by `conditions` that are open to this day: they have an index of their own."""
+        found = [*self._known("f"), f"f.valid_from <= {self.valid_at}", "f.valid_to IS NULL", "f.retracted_at IS NULL"]
+        return found if self.known_at is None else [*found, f"(f.closed_at IS NULL OR f.closed_at <= {self.known_at})"]
+
+    def no_longer_open(self) -> list[str]:
+        """The others: ended or taken back after the times that are asked for; few, when those are near the present."""
+        # Of valid_to there are statistics without the open facts, of valid_until there are not.
+        if self.known_at is None:
+            return [*self.conditions(), "f.valid_to IS NOT NULL", f"f.valid_to > {self.valid_at}"]
+        since = f"f.closed_at > {self.known_at} OR f.retracted_at > {self.known_at} OR f.valid_to > {self.valid_at}"
+        return [*self.conditions(), f"({since})"]
+
+    def _known(self, fact: str) -> list[str]:
+        found = [f"{fact}.tenant_id = %(tenant)s", f"{fact}.project_id = %(project)s"]
+        return found if self.known_at is None else [*found, f"{fact}.created_at <= {self.known_at}"]
+
 
 # A fact with the names of what it speaks of, its evidence and whether it is in conflict, as it was known at a time.
 # OFFSET 0 keeps the joins lookups from the chosen few, which no statistics of a young table would suggest.
@@ -297,7 +309,7 @@ _FACT = """
            f.predicate_id, p.canonical AS predicate_name, p.status AS predicate_status,
            p.cardinality AS predicate_cardinality, f.object_entity_id AS object_id, o.canonical AS object_name,
            o.kind AS object_kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
-           f.source_trust, {confidence} AS confidence, f.valid_from, nullif({ends}, 'infinity') AS valid_to,
+           f.source_trust, f.sure AS confidence, f.valid_from, nullif(f.ends, 'infinity') AS valid_to,
            f.created_at, {closed} AS closed_at, {retracted} AS retracted_at,
            coalesce(
                (SELECT true FROM fact_conflicts k
@@ -314,7 +326,8 @@ _FACT = """
            encode(f.fact_hash, 'hex') AS fact_hash, f.mentions, f.suppression
     FROM {chosen} c
     CROSS JOIN LATERAL (
-        SELECT x.* FROM graph_facts x WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
+        SELECT x.*, {ends} AS ends, {confidence} AS sure FROM graph_facts x
+        WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
     CROSS JOIN LATERAL (
         SELECT x.* FROM graph_entities x
         WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.subject_entity_id OFFSET 0) s
@@ -329,21 +342,21 @@ _FACT = """
 
 
 def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
-    known, ends = when.known_at, when.ends()
+    known = when.known_at
     closed = retracted = cited = ""
     if known is not None:
         before = (
             "(SELECT max(x.recorded_at) FROM fact_closings x WHERE x.tenant_id = %(tenant)s "  # noqa: S608
             f"AND x.fact_id = f.fact_id AND x.recorded_at <= {known})"
         )
-        made_so = f"CASE WHEN {ends} < 'infinity' THEN f.created_at END"
+        made_so = "CASE WHEN f.ends < 'infinity' THEN f.created_at END"
         closed = f"CASE WHEN f.closed_at <= {known} THEN f.closed_at ELSE coalesce({before}, {made_so}) END"
         retracted = f"CASE WHEN f.retracted_at <= {known} THEN f.retracted_at END"
         cited = f"v.created_at <= {known}"
     return _FACT.format(
-        confidence=when.confidence(),
+        confidence=when.confidence("x"),
         disputed=when.disputed,
-        ends=ends,
+        ends=when.ends("x"),
         closed=closed or "f.closed_at",
         retracted=retracted or "f.retracted_at",
         cited=cited or "true",
@@ -389,14 +402,14 @@ _ASKED = {
 _OF_ENTITY = """(
     SELECT u.fact_id FROM (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} OFFSET 0) u
     ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
-# Open facts, and the few whose end is known but not yet come: two ranges, each with an index of its own, so that
-# history does not slow this down.
-_CURRENT = """(
+# Facts that are open to this day, and the others: two ranges, each with an index of its own, so that history does not
+# slow this down.
+_VALID = """(
     SELECT u.fact_id FROM (
-        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_to IS NULL
+        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {still_open}
          ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
         UNION ALL
-        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} AND f.valid_to IS NOT NULL
+        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {no_longer_open}
          ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
     ) u ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
 _ANY_TIME = """(
@@ -406,7 +419,7 @@ _ANY_TIME = """(
 
 def select_facts(when: FactFilter, *, asked: set[str], by_id: set[str], inactive: bool, preferred: bool) -> str:
     """Facts newest first; `asked` are the filters that are given, `by_id` those of them that name an entity by id."""
-    where = when.conditions(inactive=inactive)
+    where: list[str] = []
     for name in sorted(asked):
         meant = (_BY_ID if name in by_id else _BY_NAME).format(name=name)
         where.append(_ASKED[name].format(meant=meant, sure=when.confidence()))
@@ -416,10 +429,13 @@ def select_facts(when: FactFilter, *, asked: set[str], by_id: set[str], inactive
             "NOT "
             + _WORSE.format(seen=seen, disputed=when.disputed, sure=when.confidence("x"), as_sure=when.confidence())
         )
-    shape = _CURRENT if when.known_at is None and not inactive else _ANY_TIME
-    if asked & {"entity", "object"}:
-        shape = _OF_ENTITY
-    chosen = shape.format(where=" AND ".join(where))
+    parts = {
+        "where": when.conditions(inactive=inactive),
+        "still_open": when.still_open(),
+        "no_longer_open": when.no_longer_open(),
+    }
+    shape = _OF_ENTITY if asked & {"entity", "object"} else _ANY_TIME if inactive else _VALID
+    chosen = shape.format(**{name: " AND ".join([*conditions, *where]) for name, conditions in parts.items()})
     return _facts(when, chosen=chosen, order="f.created_at DESC, f.fact_id DESC")
 
 

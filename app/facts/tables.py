@@ -270,6 +270,17 @@ graph_facts = Table(
         *("tenant_id", "project_id", "predicate_id", "created_at", "fact_id"),
         postgresql_where=text(_OPEN),
     ),
+    # What changed since a time: the past is the present without it.
+    Index(
+        "graph_facts_closed_idx",
+        *("tenant_id", "project_id", "closed_at"),
+        postgresql_where=text("closed_at IS NOT NULL"),
+    ),
+    Index(
+        "graph_facts_retracted_idx",
+        *("tenant_id", "project_id", "retracted_at"),
+        postgresql_where=text("retracted_at IS NOT NULL"),
+    ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
     Index(
         "graph_facts_source_idx",

@@ -122,6 +122,13 @@ note_entity_mentions = Table(
     Column("entity_id", Uuid(as_uuid=False), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column(
+        "by_name",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="found in its words for a tombstone, and gone with it",
+    ),
     PrimaryKeyConstraint("tenant_id", "note_id", "entity_id"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"

@@ -1,0 +1,43 @@
+"""Short ways to forget and to follow what comes of it, for the tests of history."""
+
+import time
+from typing import Any
+
+import httpx
+
+
+def tombstone(admin: httpx.Client, entity: str, **fields: Any) -> dict[str, Any]:
+    """A tombstone that is taken."""
+    answer = admin.post("/v1/tombstones", json={"entity": entity, "reason": "they asked", **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["tombstone"]
+
+
+def revoke(admin: httpx.Client, made: dict[str, Any]) -> dict[str, Any]:
+    answer = admin.post(f"/v1/tombstones/{made['tombstone_id']}/revoke", json={"reason": "a mistake"})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["tombstone"]
+
+
+def until_erased(admin: httpx.Client, made: dict[str, Any], *, seconds: float = 30) -> dict[str, Any]:
+    """The receipt, once the worker has done its work."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = admin.get(f"/v1/tombstones/{made['tombstone_id']}/receipt")
+        if answer.status_code == 200:
+            return answer.json()
+        assert answer.json()["error"]["code"] == "receipt_not_found"
+        time.sleep(0.05)
+    raise AssertionError(f"not erased after {seconds} s: {admin.get('/v1/jobs').text}")
+
+
+def events(admin: httpx.Client, **params: Any) -> list[dict[str, Any]]:
+    """All sealed events, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        answer = admin.get("/v1/admin/audit-log", params={**params, **({"cursor": cursor} if cursor else {})})
+        assert answer.status_code == 200, answer.text
+        found += answer.json()["events"]
+        if (cursor := answer.json()["next_cursor"]) is None:
+            return found
