@@ -17,7 +17,6 @@ DECLARE
     v_status text;
     v_cardinality text;
     v_timelines bigint;
-    v_overlaps bigint;
     v_open uuid[];
     v_now timestamptz;
 BEGIN
@@ -48,25 +47,24 @@ BEGIN
             SELECT f.*, lead(f.valid_from) OVER timeline AS next_from, lag(f.valid_until) OVER timeline AS last_until
             FROM graph_facts f
             WHERE f.tenant_id = v_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
+              AND f.suppression = 0
             WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id
                                 ORDER BY f.valid_from, f.created_at, f.fact_id)
         )
         SELECT count(DISTINCT (f.project_id, f.scope, f.owner_key, f.subject_entity_id))
-                   FILTER (WHERE f.valid_until > f.next_from AND f.suppression = 0),
-               count(*) FILTER (WHERE f.valid_until > f.next_from),
+                   FILTER (WHERE f.valid_until > f.next_from),
                (array_agg(f.fact_id ORDER BY f.valid_from, f.fact_id) FILTER (
-                   WHERE f.project_id = v_project AND f.suppression = 0
+                   WHERE f.project_id = v_project
                      AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
                      AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))))[1:50]
-        INTO v_timelines, v_overlaps, v_open
+        INTO v_timelines, v_open
         FROM live f WHERE f.valid_until > f.next_from OR f.last_until > f.valid_from;
         IF v_timelines > 0 AND NOT p_resolve THEN
             RETURN QUERY SELECT 'predicate_values_open', v_old.status, v_old.cardinality, v_timelines,
                                 coalesce(v_open, '{}');
             RETURN;
         END IF;
-        -- What is hidden is put in order too, and never a reason to refuse.
-        IF v_overlaps > 0 THEN
+        IF v_timelines > 0 THEN
             PERFORM settle_timelines(v_tenant, v_agent, p_predicate, v_now);
         END IF;
         UPDATE graph_facts f SET single_valued = true

@@ -37,9 +37,9 @@ BEGIN
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_fact.subject_entity_id FOR NO KEY UPDATE;
     v_subject := v_fact.subject_entity_id;
-    SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact;
-    IF v_fact.subject_entity_id <> v_subject THEN
-        RAISE EXCEPTION 'the subject was merged meanwhile' USING ERRCODE = '40001';
+    SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact FOR UPDATE;
+    IF NOT FOUND OR v_fact.subject_entity_id <> v_subject OR v_fact.suppression > 0 THEN
+        RAISE EXCEPTION 'the subject was merged or hidden meanwhile' USING ERRCODE = '40001';
     END IF;
     IF v_fact.retracted_at IS NOT NULL THEN
         RETURN QUERY SELECT 'already_retracted', NULL::timestamptz;
@@ -52,7 +52,7 @@ BEGIN
     SELECT min(f.valid_from) INTO v_bound FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.subject_entity_id = v_fact.subject_entity_id
       AND f.predicate_id = v_fact.predicate_id AND f.valid_from > v_fact.valid_from AND f.scope = v_fact.scope
-      AND f.owner_key = v_fact.owner_key AND f.retracted_at IS NULL
+      AND f.owner_key = v_fact.owner_key AND f.retracted_at IS NULL AND f.suppression = 0
       AND (v_single OR f.object_hash = v_fact.object_hash);
     IF coalesce(p_valid_to, 'infinity') > v_bound THEN
         RETURN QUERY SELECT 'timeline_occupied', v_bound;

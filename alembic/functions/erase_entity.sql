@@ -2,7 +2,8 @@
 -- them, notes that mention it with their history, its names, and what was kept of it in job payloads and errors, stored
 -- answers, reasons and sources. What remains is the tombstone without content. Then it looks through every column of
 -- every table; an id that is left is a mistake of ours and undoes everything. Answers what it did, as JSON.
--- A legal hold forbids it: `refused`.
+-- A legal hold forbids it, and so does a grace period that is not over: `refused`. What a hold keeps of others is not
+-- touched, whatever it says.
 CREATE OR REPLACE FUNCTION erase_entity(p_tombstone uuid, p_job uuid)
 RETURNS TABLE (refused text, report jsonb)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -15,6 +16,7 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_tombstone tombstones;
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_whole boolean;
     v_entities uuid[] := '{}';
     v_patterns text[] := '{}';
@@ -30,6 +32,7 @@ DECLARE
         '{"code":"not_found","message":"What this answered is no longer there.","details":{}}', 'UTF8');
     v_table text;
 BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     SELECT t.* INTO v_tombstone FROM tombstones t
     WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
     IF NOT FOUND OR NOT v_tombstone.erase THEN
@@ -50,30 +53,25 @@ BEGIN
         RETURN QUERY SELECT 'tombstone_already_revoked', NULL::jsonb;
         RETURN;
     END IF;
-    v_whole := v_tombstone.scopes IS NULL;
     v_now := clock_timestamp();
+    IF v_tombstone.erase_at > v_now THEN
+        RETURN QUERY SELECT 'not_yet', jsonb_build_object('erase_at', v_tombstone.erase_at);
+        RETURN;
+    END IF;
+    v_whole := v_tombstone.scopes IS NULL;
 
     -- 1. What it is about: what was written since the tombstone belongs to it too.
     IF v_tombstone.named THEN
         PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
-        v_patterns := name_patterns(v_tenant, v_tombstone.entity_id);
     END IF;
-    IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) IS NOT NULL THEN
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
+    IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes) IS NOT NULL THEN
         RETURN QUERY SELECT 'legal_hold', NULL::jsonb;
         RETURN;
     END IF;
-    v_facts := ARRAY(
-        SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
-          AND (v_whole OR f.scope = ANY (v_tombstone.scopes))
-          AND (f.subject_entity_id = v_tombstone.entity_id OR f.object_entity_id = v_tombstone.entity_id
-               OR (v_whole AND f.suppression <> 2 AND lower(f.object_value) ~ ANY (v_patterns))));
-    v_notes := ARRAY(
-        SELECT n.note_id FROM note_entity_mentions m
-        JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = m.note_id
-        WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
-          AND (v_whole OR n.scope = ANY (v_tombstone.scopes)));
     IF v_whole THEN
+        v_patterns := name_patterns(v_tenant, v_tombstone.entity_id);
         v_entities := ARRAY(
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant
@@ -82,50 +80,59 @@ BEGIN
     v_ids := v_facts || v_notes || v_entities || ARRAY(
         SELECT e.decoy_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
+    -- Values that tell something by themselves; the newest, as many as can be searched for.
     v_values := ARRAY(
-        SELECT DISTINCT lower(f.object_value) FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 500);
+        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g')
+        FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 200
+          AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
+        ORDER BY f.created_at DESC LIMIT 200);
 
-    -- 2. What was kept of it elsewhere, by id, by name or by a telling value.
+    -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
-      AND (EXISTS (SELECT FROM regexp_matches(encode(k.body, 'escape'),
-                       '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
-                   WHERE u.id[1]::uuid = ANY (v_ids))
-           OR (v_whole AND lower(convert_from(k.body, 'UTF8')) ~ ANY (v_patterns))
-           OR EXISTS (SELECT FROM unnest(v_values) v
-                      WHERE strpos(lower(convert_from(k.body, 'UTF8')), v) > 0));
+      AND (names_any(encode(k.body, 'escape'), v_ids)
+           OR (right(k.path, length(v_project) + 1) = ' ' || v_project
+               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ ANY (v_patterns)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
     SET payload = '{}', last_error = NULL,
         status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
         finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
-    WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
-      AND (EXISTS (SELECT FROM regexp_matches(j.payload::text || coalesce(j.last_error, ''),
-                       '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
-                   WHERE u.id[1]::uuid = ANY (v_ids))
-           OR (v_whole AND lower(j.payload::text || coalesce(j.last_error, '')) ~ ANY (v_patterns))
-           OR EXISTS (SELECT FROM unnest(v_values) v
-                      WHERE strpos(lower(j.payload::text || coalesce(j.last_error, '')), v) > 0));
+    FROM (SELECT x.job_id, x.payload::text || coalesce(x.last_error, '') AS words FROM jobs x
+          WHERE x.tenant_id = v_tenant AND x.job_id <> p_job) w
+    WHERE j.tenant_id = v_tenant AND j.job_id = w.job_id
+      AND (names_any(w.words, v_ids)
+           OR (j.project_id = v_project AND (
+                   normalize(lower(w.words)) ~ ANY (v_patterns)
+                   -- What is still to be done is not stopped by a mere value.
+                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ ANY (v_values)))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
-    IF v_whole THEN
+    IF v_tombstone.named AND v_whole THEN
         UPDATE fact_retractions r SET reason = NULL
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND lower(r.reason) ~ ANY (v_patterns);
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns)
+          AND NOT is_held(v_tenant, r.fact_id);
         UPDATE fact_conflicts c SET resolution_note = NULL
-        WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND lower(c.resolution_note) ~ ANY (v_patterns);
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+          AND normalize(lower(c.resolution_note)) ~ ANY (v_patterns) AND NOT is_held(v_tenant, c.fact_a);
         UPDATE graph_facts f SET source = NULL
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND lower(f.source) ~ ANY (v_patterns);
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ ANY (v_patterns)
+          AND NOT is_held(v_tenant, f.fact_id);
+        UPDATE tombstones t SET reason = ''
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ ANY (v_patterns);
+        UPDATE tombstone_revocations r SET reason = ''
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns);
         DELETE FROM sources s
-        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND lower(s.source) ~ ANY (v_patterns);
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ ANY (v_patterns);
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
 
     -- 3. The rows themselves, with all that hangs on them; each kind is counted before it goes.
     FOREACH v_table IN ARRAY ARRAY['graph_fact_evidence', 'fact_closings', 'fact_confidences', 'fact_retractions',
-                                   'fact_derivations'] LOOP
+                                   'fact_derivations', 'graph_fact_mentions'] LOOP
         EXECUTE format('SELECT count(*) FROM %I x WHERE x.tenant_id = $1 AND x.fact_id = ANY ($2)', v_table)
         INTO v_count USING v_tenant, v_facts;
         v_counts := v_counts || jsonb_build_object(v_table, v_count);
@@ -173,13 +180,18 @@ BEGIN
           AND r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id;
         UPDATE tombstones t SET entity = NULL, reason = ''
         WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id;
+        UPDATE tombstones t SET erased_at = v_now
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND NOT EXISTS (
+            SELECT FROM tombstone_revocations r WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
+    ELSE
+        UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
     END IF;
-    UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
 
     -- 4. Proof: every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
                                                  'rows', r.hits)), '[]')
-    INTO v_left FROM find_residue(v_tenant, v_ids, v_patterns) r;
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_patterns, v_values) r;
     IF v_left @> '[{"kind": "id"}]' THEN
         RAISE EXCEPTION 'erasure left rows behind: %', v_left;
     END IF;
@@ -188,6 +200,7 @@ BEGIN
         'notes', cardinality(v_notes)));
     RETURN QUERY SELECT NULL::text, jsonb_build_object(
         'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
-        'found', v_left, 'requested_at', v_tombstone.created_at, 'completed_at', v_now);
+        'found', v_left, 'names', cardinality(v_patterns), 'values', cardinality(v_values),
+        'requested_at', v_tombstone.created_at, 'completed_at', v_now);
 END
 $$;

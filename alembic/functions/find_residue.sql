@@ -1,14 +1,15 @@
--- Looks through every column of every tenant table for ids and names that must not be there any more: whatever table
--- comes later is looked through too. Names are searched in text, lists, JSON, terms and bytes. Answers where something
+-- Looks through every column of every tenant table for ids, names and values that must not be there any more: whatever
+-- table comes later is looked through too. Words are searched in text, lists, JSON, terms and bytes. Answers where something
 -- was found, and how often; a row without a column says how many columns were looked through.
 -- Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[])
+CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[], p_values text[])
 RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     v_column record;
     v_looked bigint := 0;
+    v_words text;
 BEGIN
     FOR v_column IN
         SELECT c.relname AS table_name, a.attname AS column_name, a.atttypid::regtype::text AS type
@@ -30,21 +31,26 @@ BEGIN
         table_name := v_column.table_name;
         column_name := v_column.column_name;
         v_looked := v_looked + 1;
-        EXECUTE format(
-            CASE WHEN v_column.type = 'uuid' THEN
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I = ANY ($2)'
-            WHEN v_column.type = 'uuid[]' THEN
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
-            WHEN v_column.type = 'bytea' THEN
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
-            ELSE
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND lower(x.%2$I::text) ~ ANY ($3)'
-            END, v_column.table_name, v_column.column_name)
-        INTO hits USING p_tenant, p_ids, p_patterns;
-        IF hits > 0 THEN
-            RETURN NEXT;
-        END IF;
+        -- The names first; the values only tell where somebody else says the same.
+        FOREACH v_words SLICE 0 IN ARRAY CASE kind WHEN 'id' THEN ARRAY['id'] ELSE ARRAY['name', 'value'] END LOOP
+            kind := v_words;
+            EXECUTE format(
+                CASE WHEN v_column.type = 'uuid' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I = ANY ($2)'
+                WHEN v_column.type = 'uuid[]' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
+                WHEN v_column.type = 'bytea' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
+                    'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
+                ELSE
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
+                    'AND normalize(lower(x.%2$I::text)) ~ ANY ($3)'
+                END, v_column.table_name, v_column.column_name)
+            INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_patterns END;
+            IF hits > 0 THEN
+                RETURN NEXT;
+            END IF;
+        END LOOP;
     END LOOP;
     kind := 'looked';
     table_name := NULL;

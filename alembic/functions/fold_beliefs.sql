@@ -1,7 +1,9 @@
--- Before two entities become one: folds facts that will say the same of overlapping times, and puts timelines that will
--- be one in order. Answers how many facts were folded. Runs with the rights of its caller, who holds the locks.
+-- Folds those of these facts that say the same of overlapping times, and puts their timelines in order, as if p_from were
+-- p_into already: before two entities become one, or before what was hidden comes back (then both are NULL).
+-- Answers how many facts were folded. Runs with the rights of its caller, who holds the locks.
 CREATE OR REPLACE FUNCTION fold_beliefs(
-    p_tenant text, p_project text, p_agent text, p_from uuid, p_into uuid, p_now timestamptz)
+    p_tenant text, p_project text, p_agent text, p_facts uuid[], p_from uuid, p_into uuid,
+    p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -23,8 +25,7 @@ BEGIN
                    p.status <> 'pending' AND p.cardinality = 'single' AS one_value
             FROM graph_facts f
             JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id
-            WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL
-              AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))
+            WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.retracted_at IS NULL
         )
         SELECT t.fact_id, t.valid_from, t.valid_until, t.object, t.one_value, t.confidence, t.mentions,
                dense_rank() OVER (ORDER BY t.scope, t.owner_key, t.subject, t.predicate_id,
@@ -35,8 +36,9 @@ BEGIN
             IF v_fact.object = v_object AND v_fact.valid_from < v_until THEN
                 v_until := greatest(v_until, v_fact.valid_until);
                 v_folded := v_folded + 1;
-                INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at)
-                SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at
+                INSERT INTO graph_fact_evidence (
+                    tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
+                SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at, v.suppression
                 FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.fact_id = v_fact.fact_id
                 ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
                 UPDATE graph_facts f

@@ -4,7 +4,8 @@
 CREATE OR REPLACE FUNCTION issue_tombstone(
     p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
     p_named boolean, p_key text, p_job uuid)
-RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz)
+RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz,
+               facts_hidden bigint, notes_hidden bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -16,42 +17,52 @@ DECLARE
     v_meant record;
     v_entity graph_entities;
     v_other uuid;
+    v_facts uuid[];
+    v_notes uuid[];
     v_now timestamptz;
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'issue_tombstone needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- One tombstone at a time in a project: each computes from all that there are.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     SELECT r.entity_id, r.candidates INTO v_meant FROM resolve_entities(v_tenant, v_project, p_entity) r;
     IF v_meant.entity_id IS NULL THEN
         RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
-                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz;
+                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
+                            NULL::bigint;
         RETURN;
     END IF;
     -- Those who write about it finish first; those who come later see that it is hidden.
     SELECT e.* INTO v_entity FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_meant.entity_id FOR UPDATE;
-    IF v_entity.merged_into IS NOT NULL THEN
-        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    IF NOT FOUND OR v_entity.merged_into IS NOT NULL THEN
+        RAISE EXCEPTION 'the entity was merged or erased meanwhile' USING ERRCODE = '40001';
     END IF;
     SELECT t.tombstone_id INTO v_other FROM tombstones t
     WHERE t.tenant_id = v_tenant AND t.entity_id = v_entity.entity_id AND t.legal_hold = p_hold
+      AND t.erased_at IS NULL
+      -- What is only hidden can be erased without showing it again.
+      AND (t.erase OR NOT p_erase)
       AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes)
       AND NOT EXISTS (SELECT FROM tombstone_revocations r
                       WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
     ORDER BY t.created_at LIMIT 1;
     IF FOUND THEN
         RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
-                            NULL::timestamptz;
+                            NULL::timestamptz, NULL::bigint, NULL::bigint;
         RETURN;
     END IF;
     IF p_named THEN
         PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
     END IF;
     IF p_erase THEN
-        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes);
+        SELECT d.facts, d.notes INTO v_facts, v_notes
+        FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes);
         IF v_other IS NOT NULL THEN
             RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
-                                NULL::timestamptz;
+                                NULL::timestamptz, NULL::bigint, NULL::bigint;
             RETURN;
         END IF;
     END IF;
@@ -62,6 +73,12 @@ BEGIN
     VALUES (v_tenant, p_id, v_project, v_entity.entity_id, v_entity.canonical, p_scopes, p_reason, v_agent, p_key,
             v_now, p_hold, p_erase, p_erase_at, p_named);
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+    -- Answers that were kept for those who ask again must not show it either.
+    DELETE FROM idempotency_keys k
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts)'
+      AND names_any(encode(k.body, 'escape'), v_notes || v_facts || v_entity.entity_id);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN
@@ -76,6 +93,7 @@ BEGIN
         PERFORM record_event('rtbf_legal_hold_issued', p_key, jsonb_build_object(
             'tombstone_id', p_id, 'entity_id', v_entity.entity_id));
     END IF;
-    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now;
+    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now,
+                        cardinality(v_facts)::bigint, cardinality(v_notes)::bigint;
 END
 $$;

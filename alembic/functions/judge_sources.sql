@@ -1,5 +1,6 @@
 -- What is known of these sources: how each is registered, the project's trust mode, and how its last thousand facts fared
--- (taken back as wrong counts as a failure), hidden and private ones included, as numbers alone.
+-- (taken back as wrong counts as a failure), private ones included, as numbers alone; what is hidden does not
+-- count.
 CREATE OR REPLACE FUNCTION judge_sources(p_sources text[])
 RETURNS TABLE (
     source text, identity text, authority text, blocklisted boolean, agents text[], trust_mode text, facts bigint,
@@ -27,6 +28,7 @@ BEGIN
                    AS failures
         FROM (SELECT f.fact_id, f.created_at, f.retracted_at FROM graph_facts f
               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = w.source
+                AND f.suppression = 0
               ORDER BY f.created_at DESC LIMIT 1000) f
     ) h;
 END

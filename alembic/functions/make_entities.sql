@@ -36,6 +36,7 @@ BEGIN
         FROM json_to_recordset(p_names) AS n(ref int, kind text)
         JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
         WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL
+          AND e.suppression = 0
           AND e.entity_id = ANY (v_known);
     END IF;
     RETURN v_known;

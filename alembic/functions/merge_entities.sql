@@ -18,6 +18,8 @@ DECLARE
     v_moved bigint;
     v_folded bigint;
 BEGIN
+    -- Beside other merges, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
     SELECT count(*) INTO v_names FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
     IF p_from = p_into OR v_names < 2 THEN
@@ -36,6 +38,11 @@ BEGIN
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
     IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.suppression > 0) THEN
+        RETURN QUERY SELECT 'entity_not_found', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_entities e
                WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
         RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
         RETURN;
@@ -52,15 +59,23 @@ BEGIN
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
     ORDER BY e.entity_id FOR NO KEY UPDATE;
     v_now := clock_timestamp();
-    v_folded := fold_beliefs(v_tenant, v_project, v_agent, p_from, p_into, v_now);
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
+        p_from, p_into, v_now);
 
     v_words := ARRAY(
         SELECT f.fact_id FROM graph_facts f
         JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
-          AND f.retracted_at IS NULL
+          AND f.retracted_at IS NULL AND f.suppression = 0
           AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
 
+    -- Of what is hidden no trace, not even in a number.
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
     UPDATE graph_facts f
     SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
         object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
@@ -68,7 +83,6 @@ BEGIN
         updated_at = v_now
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project
       AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
-    GET DIAGNOSTICS v_moved = ROW_COUNT;
     -- Values in words that stood on two entities, or were lengthened, may contradict others now.
     PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
     UPDATE entity_edges x
@@ -76,8 +90,8 @@ BEGIN
         object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
     WHERE x.tenant_id = v_tenant AND x.project_id = v_project
       AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
-    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
     FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
     ON CONFLICT DO NOTHING;
     DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
@@ -99,13 +113,18 @@ BEGIN
     FROM graph_entities o
     WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
 
+    UPDATE graph_fact_mentions m SET entity_id = p_into
+    WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (
+        SELECT FROM graph_fact_mentions o
+        WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
+    DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
     -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
     IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
         UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
         PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
     END IF;
     -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
-    PERFORM settle_facts(v_tenant, ARRAY(
+    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
           AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));

@@ -4,6 +4,7 @@
 -- Where the predicate is single and active (mode 2) all values share one timeline: the value before ends where the new
 -- one starts, the new one ends where the next one starts, an equal start replaces. Where it is pending, a second value
 -- in words (mode 1) is kept and the conflict recorded.
+-- What a tombstone hides stands apart: it neither moves nor is moved, until it is restored (see settle_facts).
 -- Each lookup asks for an order that only one index has, and sorting is off: which index is best cannot be told from
 -- statistics while a table is young, and its plan outlives that.
 -- Runs with the rights of its caller, who is write_facts.
@@ -50,6 +51,7 @@ BEGIN
                   AND f.predicate_id = d.predicate_id AND f.object_hash BETWEEN d.object_hash AND d.object_hash
                   AND f.valid_from <= d.valid_from
                   AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
                 ORDER BY f.object_hash DESC, f.valid_from DESC LIMIT 1
             ) x WHERE x.valid_until > d.valid_from
         ) same ON true
@@ -60,6 +62,7 @@ BEGIN
                   AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
                   AND f.valid_from <= d.valid_from
                   AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
                 ORDER BY f.valid_from DESC LIMIT 1
             ) x WHERE x.valid_until > d.valid_from AND x.object_hash <> d.object_hash
         ) other ON true
@@ -69,6 +72,7 @@ BEGIN
               AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
               AND f.valid_from > d.valid_from
               AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
             ORDER BY f.valid_from LIMIT 1
         ) next_value ON true
         LEFT JOIN LATERAL (
@@ -77,6 +81,7 @@ BEGIN
               AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
               AND f.object_hash BETWEEN d.object_hash AND d.object_hash AND f.valid_from > d.valid_from
               AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
             ORDER BY f.object_hash, f.valid_from LIMIT 1
         ) next_same ON true
         CROSS JOIN LATERAL (
@@ -84,6 +89,19 @@ BEGIN
                    coalesce(next_value.valid_from, next_same.valid_from) AS valid_from,
                    coalesce(next_value.valid_until, next_same.valid_until) AS valid_until
         ) next;
+
+        -- What is about to change is held, and must still be in sight.
+        IF EXISTS (SELECT FROM unnest(v_steps) w WHERE NOT w.is_new OR w.other_id IS NOT NULL OR w.stretches) THEN
+            PERFORM FROM unnest(v_steps) w
+            CROSS JOIN LATERAL (VALUES (CASE WHEN NOT w.is_new THEN w.fact_id END), (w.other_id)) x(fact_id)
+            CROSS JOIN LATERAL (
+                SELECT f.suppression FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.fact_id = x.fact_id FOR UPDATE) f
+            WHERE f.suppression > 0;
+            IF FOUND THEN
+                RAISE EXCEPTION 'a fact was hidden while another was written' USING ERRCODE = '40001';
+            END IF;
+        END IF;
 
         -- The value before: ended where the new one starts, or taken back where both start at once.
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.other_id IS NOT NULL) THEN
@@ -136,21 +154,14 @@ BEGIN
 
         -- The chain of a timeline: from what was there to the new one, from the new one to what comes next.
         INSERT INTO graph_fact_supersessions (
-            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at,
-            suppression)
-        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at,
-               stricter_level(d.suppression, h.suppression)
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at
         FROM unnest(v_steps) w
         JOIN unnest(v_turn) d ON d.idx = w.idx
         CROSS JOIN LATERAL (
             VALUES (w.other_id, w.fact_id, d.valid_from),
                    (w.fact_id, CASE WHEN d.mode = 2 AND w.ends IS DISTINCT FROM d.valid_to THEN w.next_id END, w.ends)
         ) x(older, newer, at)
-        CROSS JOIN LATERAL (
-            SELECT f.suppression FROM graph_facts f
-            WHERE f.tenant_id = p_tenant AND f.fact_id = CASE x.older WHEN w.fact_id THEN x.newer ELSE x.older END
-            OFFSET 0
-        ) h
         WHERE w.is_new AND x.older IS NOT NULL AND x.newer IS NOT NULL
         ON CONFLICT DO NOTHING;
 
@@ -188,7 +199,7 @@ BEGIN
                     WHERE f.tenant_id = p_tenant AND f.project_id = p_project
                       AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
                       AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
-                      AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                      AND f.retracted_at IS NULL AND f.suppression = 0 AND f.valid_from > d.valid_from
                     OFFSET 0
                 ) f
                 WHERE w.stretches
@@ -202,6 +213,16 @@ BEGIN
     END LOOP;
 
     IF json_array_length(p_evidence) > 0 THEN
+        -- A note that is being hidden is waited for, and then there is no such note.
+        PERFORM FROM (SELECT DISTINCT v.note_id FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
+                      JOIN unnest(v_all) w ON w.idx = v.idx ORDER BY v.note_id) v
+        LEFT JOIN LATERAL (
+            SELECT n.suppression FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.note_id = v.note_id FOR SHARE) n ON true
+        WHERE n.suppression IS DISTINCT FROM 0;
+        IF FOUND THEN
+            RAISE EXCEPTION 'a note was hidden while it was cited' USING ERRCODE = '40001';
+        END IF;
         INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
         SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at), min(d.suppression)
         FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
@@ -209,13 +230,12 @@ BEGIN
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         GROUP BY w.fact_id, v.note_id
         ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression)
-        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at,
-               d.suppression
+        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
+        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at
         FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
-        WHERE x.entity_id IS NOT NULL
+        WHERE x.entity_id IS NOT NULL AND d.suppression = 0
         ORDER BY v.note_id, x.entity_id
         ON CONFLICT (tenant_id, note_id, entity_id) DO UPDATE SET by_name = false
         WHERE note_entity_mentions.by_name;

@@ -21,7 +21,8 @@ BEGIN
     END IF;
     -- Held against a merge, which moves the aliases it sees; one that was faster is looked at again.
     PERFORM FROM graph_entities e
-    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL FOR KEY SHARE;
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL AND e.suppression = 0
+    FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
     END IF;

@@ -39,7 +39,7 @@ BEGIN
         SELECT e.decoy_id INTO v_hidden FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_id AND e.suppression > 0;
         IF FOUND THEN
-            RETURN QUERY SELECT v_id, false, v_hidden, v_now;
+            RETURN QUERY SELECT NULL::uuid, false, v_hidden, v_now;
             RETURN;
         END IF;
         UPDATE graph_entities e SET kind = p_kind, updated_at = v_now

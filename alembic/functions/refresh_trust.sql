@@ -14,7 +14,8 @@ DECLARE
 BEGIN
     v_facts := ARRAY(
         SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = p_source AND f.fact_id > p_after
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = p_source AND f.suppression <> 2
+          AND f.fact_id > p_after
         ORDER BY f.fact_id LIMIT p_limit);
     UPDATE graph_facts f
     SET source_trust = CASE WHEN cardinality(p_agents) = 0 OR f.agent_id = ANY (p_agents) THEN p_trust

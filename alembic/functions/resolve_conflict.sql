@@ -41,6 +41,13 @@ BEGIN
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_one.subject_entity_id FOR NO KEY UPDATE;
     SELECT c.* INTO v_conflict FROM fact_conflicts c
     WHERE c.tenant_id = v_tenant AND c.conflict_id = p_conflict FOR UPDATE;
+    PERFORM FROM (SELECT f.suppression FROM graph_facts f
+                  WHERE f.tenant_id = v_tenant AND f.fact_id IN (v_conflict.fact_a, v_conflict.fact_b, p_winner)
+                  ORDER BY f.fact_id FOR UPDATE) f
+    WHERE f.suppression > 0;
+    IF FOUND THEN
+        RAISE EXCEPTION 'a fact was hidden meanwhile' USING ERRCODE = '40001';
+    END IF;
     IF v_conflict.status = 'resolved' THEN
         RETURN QUERY SELECT 'conflict_already_resolved', NULL::uuid[];
         RETURN;

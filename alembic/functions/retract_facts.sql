@@ -41,9 +41,11 @@ BEGIN
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_subjects)
     ORDER BY e.entity_id FOR NO KEY UPDATE;
-    IF EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
-                 AND f.subject_entity_id <> ALL (v_subjects)) THEN
-        RAISE EXCEPTION 'a subject was merged meanwhile' USING ERRCODE = '40001';
+    PERFORM FROM (SELECT f.fact_id, f.suppression, f.subject_entity_id FROM graph_facts f
+                  WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) ORDER BY f.fact_id FOR UPDATE) f
+    WHERE f.subject_entity_id <> ALL (v_subjects) OR f.suppression > 0;
+    IF FOUND THEN
+        RAISE EXCEPTION 'a subject was merged, or a fact hidden, meanwhile' USING ERRCODE = '40001';
     END IF;
     v_now := clock_timestamp();
     PERFORM take_back(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,

@@ -10,8 +10,11 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_tombstone tombstones;
+    v_facts uuid[];
+    v_notes uuid[];
     v_now timestamptz;
 BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     SELECT t.* INTO v_tombstone FROM tombstones t
     WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
     IF NOT FOUND THEN
@@ -32,14 +35,26 @@ BEGIN
     INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
                                        revoked_at)
     VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
+    -- Which notes and facts name it was found out for tombstones alone.
+    IF NOT EXISTS (SELECT FROM tombstones t
+                   WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
+                     AND t.erased_at IS NULL
+                     AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                                     WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)) THEN
+        WITH gone AS (
+            DELETE FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name
+            RETURNING m.note_id
+        ) SELECT array_agg(g.note_id) INTO v_notes FROM gone g;
+        WITH gone AS (
+            DELETE FROM graph_fact_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.fact_id
+        ) SELECT array_agg(g.fact_id) INTO v_facts FROM gone g;
+    END IF;
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
-    -- Which notes name it was found out for the tombstone alone.
-    DELETE FROM note_entity_mentions m
-    WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name AND NOT EXISTS (
-        SELECT FROM tombstones t
-        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
-          AND NOT EXISTS (SELECT FROM tombstone_revocations r
-                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id));
+    PERFORM settle_facts(v_tenant, v_project, v_agent, v_facts);
+    PERFORM settle_notes(v_tenant, v_agent, v_notes);
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now
@@ -52,7 +67,9 @@ BEGIN
                p_key, v_now, v_now
         FROM tombstones t
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
-          AND t.erase_at <= v_now
+          AND EXISTS (SELECT FROM jobs j
+                      WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
+                        AND j.status = 'failed')
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
         ON CONFLICT DO NOTHING;

@@ -19,7 +19,7 @@ BEGIN
            array_agg(DISTINCT u.scope) FILTER (WHERE t.legal_hold)
     INTO v_erased, v_held
     FROM tombstones t CROSS JOIN LATERAL unnest(coalesce(t.scopes, v_all)) u(scope)
-    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND NOT EXISTS (
+    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND t.erased_at IS NULL AND NOT EXISTS (
         SELECT FROM tombstone_revocations r WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id);
     -- While something of it can still be seen, so must its name.
     v_level := CASE WHEN v_erased @> v_all THEN 1
@@ -32,12 +32,14 @@ BEGIN
         SELECT m.entity_id FROM graph_entities m WHERE m.tenant_id = p_tenant AND m.merged_into = p_entity);
     UPDATE graph_entity_aliases a SET suppression = v_level
     WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity AND a.suppression <> v_level;
-    PERFORM settle_facts(p_tenant, ARRAY(
+    PERFORM settle_facts(p_tenant, p_project, p_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
         UNION
         SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity));
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
+        UNION
+        SELECT m.fact_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
     PERFORM settle_notes(p_tenant, p_agent, ARRAY(
         SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
 END

@@ -1,5 +1,5 @@
 -- Puts all timelines of one predicate in order: each value ends where the next one starts; of those that start at the
--- same moment the one written last stays. Runs with the rights of its caller, who holds the predicate's row.
+-- same moment the one written last stays. What is hidden is left alone. Runs with the rights of its caller, who holds the predicate's row.
 CREATE OR REPLACE FUNCTION settle_timelines(p_tenant text, p_agent text, p_predicate uuid, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -13,6 +13,7 @@ BEGIN
                    lead(f.fact_id) OVER timeline AS next_id
             FROM graph_facts f
             WHERE f.tenant_id = p_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
+              AND f.suppression = 0
             WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id
                                 ORDER BY f.valid_from, f.created_at, f.fact_id)
         )

@@ -16,6 +16,7 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_due record;
     v_fact graph_facts;
+    v_skipped boolean := false;
 BEGIN
     FOR v_due IN
         WITH policy AS (
@@ -61,12 +62,15 @@ BEGIN
             WHERE p.tenant_id = v_tenant AND p.predicate_id = v_due.predicate_id FOR KEY SHARE;
             PERFORM FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_due.subject_entity_id FOR NO KEY UPDATE;
-            SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = v_due.fact_id;
+            SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = v_due.fact_id
+            FOR UPDATE;
             -- Said again, taken back or hidden meanwhile: its time has not come.
-            CONTINUE WHEN v_fact.retracted_at IS NOT NULL OR v_fact.suppression <> 0
-                       OR v_fact.confidence <> v_due.confidence
-                       OR coalesce(v_fact.weighed_at, v_fact.created_at) > p_now;
-            IF v_due.act = 'retract' THEN
+            v_skipped := v_fact.retracted_at IS NOT NULL OR v_fact.suppression <> 0
+                         OR v_fact.confidence <> v_due.confidence
+                         OR coalesce(v_fact.weighed_at, v_fact.created_at) > p_now;
+            IF v_skipped THEN
+                NULL;
+            ELSIF v_due.act = 'retract' THEN
                 PERFORM take_back(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
                                   ARRAY[clock_timestamp()]);
             ELSE
@@ -75,7 +79,7 @@ BEGIN
         END IF;
         fact_id := v_due.fact_id;
         policy_id := v_due.policy_id;
-        action := CASE WHEN v_due.mode = 'dry_run' THEN 'dry_run' ELSE v_due.act END;
+        action := CASE WHEN v_skipped THEN 'skipped' WHEN v_due.mode = 'dry_run' THEN 'dry_run' ELSE v_due.act END;
         before := v_due.confidence;
         after := CASE v_due.act WHEN 'retract' THEN 0 ELSE v_due.fallen END;
         RETURN NEXT;

@@ -203,12 +203,12 @@ BEGIN
                 OFFSET 0
             ) s
             LEFT JOIN LATERAL (
-                SELECT hidden_level(o.erased_scopes, o.held_scopes, d.scope) AS hidden, o.merged_into
+                SELECT hidden_level(o.erased_scopes, o.held_scopes, d.scope) AS hidden, o.merged_into, true AS found
                 FROM graph_entities o
                 WHERE o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
                 OFFSET 0
             ) o ON true
-            WHERE o.merged_into IS NULL AND (
+            WHERE o.merged_into IS NULL AND (d.o IS NULL OR o.found) AND (
                 d.valid_to IS NULL OR d.valid_from IS NOT NULL
                 OR d.valid_to > v_now + (d.idx - v_good[1].idx) * interval '1 microsecond')
           ) u

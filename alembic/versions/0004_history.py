@@ -54,7 +54,8 @@ ALTER TABLE audit_log
     ADD CONSTRAINT audit_log_event_type_check
         CHECK (event_type IN ('fact_write', 'fact_read', 'key_issue', 'key_revoke', 'key_rotation',
             'quarantine_admit', 'quarantine_release', 'quota_breach', 'admin_action', 'tombstone_issued',
-            'tombstone_revoked', 'rtbf_legal_hold_issued', 'erasure_completed'));
+            'tombstone_revoked', 'rtbf_legal_hold_issued', 'erasure_completed')),
+    ADD CONSTRAINT audit_log_sequence_check CHECK (sequence > 0);
 COMMENT ON COLUMN audit_log.sequence IS 'its place in the tenant''s chain; NULL until sealed';
 CREATE UNIQUE INDEX audit_log_sequence_key ON audit_log (tenant_id, sequence);
 CREATE INDEX audit_log_unsealed_idx ON audit_log (tenant_id, created_at, event_id) WHERE sequence IS NULL;
@@ -71,6 +72,30 @@ CREATE TABLE fact_confidences (
         REFERENCES graph_facts (tenant_id, fact_id) ON DELETE CASCADE
 );
 CREATE INDEX fact_confidences_fact_idx ON fact_confidences (tenant_id, fact_id, recorded_at);
+CREATE TABLE graph_fact_mentions (
+    tenant_id TEXT NOT NULL,
+    project_id TEXT NOT NULL,
+    fact_id UUID NOT NULL,
+    entity_id UUID NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    suppression SMALLINT DEFAULT 0 NOT NULL,
+    CONSTRAINT graph_fact_mentions_pkey PRIMARY KEY (tenant_id, fact_id, entity_id),
+    CONSTRAINT graph_fact_mentions_tenant_id_fact_id_fkey FOREIGN KEY(tenant_id, fact_id)
+        REFERENCES graph_facts (tenant_id, fact_id) ON DELETE CASCADE,
+    CONSTRAINT graph_fact_mentions_tenant_id_entity_id_fkey FOREIGN KEY(tenant_id, entity_id)
+        REFERENCES graph_entities (tenant_id, entity_id) ON DELETE CASCADE
+);
+CREATE INDEX graph_fact_mentions_entity_idx ON graph_fact_mentions (tenant_id, entity_id, fact_id);
+DROP INDEX graph_facts_open_entity_key, graph_facts_open_value_key, graph_facts_open_single_key;
+CREATE UNIQUE INDEX graph_facts_open_entity_key
+    ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id, object_entity_id)
+    WHERE valid_to IS NULL AND retracted_at IS NULL AND suppression = 0 AND object_entity_id IS NOT NULL;
+CREATE UNIQUE INDEX graph_facts_open_value_key
+    ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id, object_hash)
+    WHERE valid_to IS NULL AND retracted_at IS NULL AND suppression = 0 AND object_value IS NOT NULL;
+CREATE UNIQUE INDEX graph_facts_open_single_key
+    ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id)
+    WHERE valid_to IS NULL AND retracted_at IS NULL AND suppression = 0 AND single_valued;
 CREATE TABLE sources (
     tenant_id TEXT NOT NULL,
     project_id TEXT NOT NULL,
@@ -177,10 +202,22 @@ VALUES ('signing', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid(
 """
 UNDO = """
 DELETE FROM service_secrets WHERE name = 'signing';
-DROP TABLE erasure_receipts, tombstone_revocations, tombstones, audit_chains, decay_policies, sources, fact_confidences;
+DROP INDEX graph_facts_open_entity_key, graph_facts_open_value_key, graph_facts_open_single_key;
+CREATE UNIQUE INDEX graph_facts_open_entity_key
+    ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id, object_entity_id)
+    WHERE valid_to IS NULL AND retracted_at IS NULL AND object_entity_id IS NOT NULL;
+CREATE UNIQUE INDEX graph_facts_open_value_key
+    ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id, object_hash)
+    WHERE valid_to IS NULL AND retracted_at IS NULL AND object_value IS NOT NULL;
+CREATE UNIQUE INDEX graph_facts_open_single_key
+    ON graph_facts (tenant_id, project_id, scope, owner_key, subject_entity_id, predicate_id)
+    WHERE valid_to IS NULL AND retracted_at IS NULL AND single_valued;
+DROP TABLE graph_fact_mentions, erasure_receipts, tombstone_revocations, tombstones, audit_chains, decay_policies,
+    sources, fact_confidences;
 DROP INDEX audit_log_unsealed_idx, audit_log_sequence_key, fact_conflicts_list_idx, graph_facts_source_idx,
     graph_facts_hash_idx, graph_facts_retracted_idx, graph_facts_closed_idx;
 ALTER TABLE audit_log
+    DROP CONSTRAINT audit_log_sequence_check,
     DROP CONSTRAINT audit_log_event_type_check,
     DROP COLUMN sealed_at, DROP COLUMN hash, DROP COLUMN previous_hash, DROP COLUMN sequence;
 DELETE FROM fact_derivations WHERE kind <> 'derived';
@@ -205,6 +242,7 @@ ALTER TABLE graph_entities DROP COLUMN decoy_id, DROP COLUMN held_scopes, DROP C
 
 RULES = {
     "fact_confidences": (Rule.NAMES, "SELECT"),
+    "graph_fact_mentions": (Rule.NAMES, "SELECT"),
     "sources": (Rule.PROJECT, "SELECT, INSERT, UPDATE, DELETE"),
     "decay_policies": (Rule.PROJECT, "SELECT, INSERT, UPDATE, DELETE"),
     "audit_chains": (Rule.TENANT, "SELECT"),
@@ -280,24 +318,74 @@ BEGIN
 END
 $$;""",
     """
-CREATE OR REPLACE FUNCTION settle_facts(p_tenant text, p_facts uuid[])
+CREATE OR REPLACE FUNCTION settle_facts(p_tenant text, p_project text, p_agent text, p_facts uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
 SET jit = off
 AS $$
+DECLARE
+    v_changed uuid[];
+    v_levels smallint[];
+    v_restored uuid[];
+    v_touched uuid[];
+    v_now timestamptz;
 BEGIN
-    UPDATE graph_facts f SET suppression = l.level
+    SELECT array_agg(l.fact_id), array_agg(l.level),
+           array_agg(l.fact_id) FILTER (WHERE l.level = 0 AND l.retracted_at IS NULL)
+    INTO v_changed, v_levels, v_restored
     FROM (
-        SELECT f.fact_id, stricter_level(
+        SELECT f.fact_id, f.suppression, f.retracted_at, stricter_level(stricter_level(
                    hidden_level(s.erased_scopes, s.held_scopes, f.scope),
-                   hidden_level(o.erased_scopes, o.held_scopes, f.scope)) AS level
+                   hidden_level(o.erased_scopes, o.held_scopes, f.scope)), m.level) AS level
         FROM graph_facts f
         JOIN graph_entities s ON s.tenant_id = p_tenant AND s.entity_id = f.subject_entity_id
         LEFT JOIN graph_entities o ON o.tenant_id = p_tenant AND o.entity_id = f.object_entity_id
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN bool_or(h.level = 1) THEN 1 WHEN bool_or(h.level = 2) THEN 2 ELSE 0 END::smallint AS level
+            FROM graph_fact_mentions m
+            JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id = m.entity_id
+            CROSS JOIN LATERAL (SELECT hidden_level(e.erased_scopes, e.held_scopes, f.scope) AS level) h
+            WHERE m.tenant_id = p_tenant AND m.fact_id = f.fact_id
+        ) m
         WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
     ) l
-    WHERE f.tenant_id = p_tenant AND f.fact_id = l.fact_id AND f.suppression <> l.level;
+    WHERE l.suppression <> l.level;
+
+    IF cardinality(v_restored) > 0 THEN
+        PERFORM FROM graph_predicates p
+        WHERE p.tenant_id = p_tenant AND p.predicate_id IN (
+            SELECT f.predicate_id FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored))
+        ORDER BY p.predicate_id FOR KEY SHARE;
+        PERFORM FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND e.entity_id IN (
+            SELECT f.subject_entity_id FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored))
+        ORDER BY e.entity_id FOR NO KEY UPDATE;
+        v_now := clock_timestamp();
+        v_touched := ARRAY(
+            SELECT DISTINCT x.fact_id FROM graph_facts f
+            JOIN graph_facts x ON x.tenant_id = p_tenant AND x.project_id = p_project
+                AND x.subject_entity_id = f.subject_entity_id AND x.predicate_id = f.predicate_id
+                AND x.scope = f.scope AND x.owner_key = f.owner_key AND x.retracted_at IS NULL
+                AND (x.suppression = 0 OR x.fact_id = ANY (v_restored))
+            WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored));
+        PERFORM fold_beliefs(p_tenant, p_project, p_agent, v_touched, NULL, NULL, v_now);
+        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
+        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, v.created_at
+        FROM graph_facts f
+        JOIN graph_fact_evidence v ON v.tenant_id = p_tenant AND v.fact_id = f.fact_id
+        CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) x(entity_id)
+        WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored) AND x.entity_id IS NOT NULL
+        ORDER BY v.note_id, x.entity_id, v.created_at
+        ON CONFLICT DO NOTHING;
+    END IF;
+
+    UPDATE graph_facts f SET suppression = l.level
+    FROM unnest(v_changed, v_levels) l(fact_id, level)
+    WHERE f.tenant_id = p_tenant AND f.fact_id = l.fact_id;
+    -- What hangs on a fact is as hidden as the fact.
     UPDATE entity_edges x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
       AND x.tenant_id = p_tenant AND x.edge_id = f.fact_id AND x.suppression <> f.suppression;
@@ -313,10 +401,13 @@ BEGIN
     UPDATE fact_derivations x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
       AND x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression <> f.suppression;
+    UPDATE graph_fact_mentions x SET suppression = f.suppression FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
+      AND x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression <> f.suppression;
     -- What links two rows is as hidden as the more hidden of them.
     UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)
     FROM graph_facts f, memory_notes n
-    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts || v_touched)
       AND x.tenant_id = p_tenant AND x.fact_id = f.fact_id
       AND n.tenant_id = p_tenant AND n.note_id = x.note_id
       AND x.suppression <> stricter_level(f.suppression, n.suppression);
@@ -427,7 +518,7 @@ BEGIN
            array_agg(DISTINCT u.scope) FILTER (WHERE t.legal_hold)
     INTO v_erased, v_held
     FROM tombstones t CROSS JOIN LATERAL unnest(coalesce(t.scopes, v_all)) u(scope)
-    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND NOT EXISTS (
+    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND t.erased_at IS NULL AND NOT EXISTS (
         SELECT FROM tombstone_revocations r WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id);
     -- While something of it can still be seen, so must its name.
     v_level := CASE WHEN v_erased @> v_all THEN 1
@@ -440,12 +531,14 @@ BEGIN
         SELECT m.entity_id FROM graph_entities m WHERE m.tenant_id = p_tenant AND m.merged_into = p_entity);
     UPDATE graph_entity_aliases a SET suppression = v_level
     WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity AND a.suppression <> v_level;
-    PERFORM settle_facts(p_tenant, ARRAY(
+    PERFORM settle_facts(p_tenant, p_project, p_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
         UNION
         SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity));
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
+        UNION
+        SELECT m.fact_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
     PERFORM settle_notes(p_tenant, p_agent, ARRAY(
         SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
 END
@@ -470,7 +563,7 @@ AS $$
         SELECT a.alias_norm FROM graph_entity_aliases a WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity
     ) n
     CROSS JOIN LATERAL (SELECT regexp_replace(n.name, '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted) q
-    WHERE length(n.name) > 2
+    WHERE length(n.name) > CASE WHEN n.name ~ '^[ -~À-ɏͰ-ӿ]+$' THEN 2 ELSE 1 END
 $$;""",
     """
 CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
@@ -480,20 +573,82 @@ SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_patterns text[] := name_patterns(p_tenant, p_entity);
+    v_now timestamptz := clock_timestamp();
 BEGIN
     INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
-    SELECT p_tenant, p_project, n.note_id, p_entity, clock_timestamp(), true
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
     FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
-      AND (lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))) ~ ANY (v_patterns)
+      AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+               ~ ANY (v_patterns)
            OR EXISTS (SELECT FROM memory_history h
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
-                        AND lower(concat_ws(' ', h.old_content, h.new_content, h.reason)) ~ ANY (v_patterns)))
+                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                            ~ ANY (v_patterns)))
+    ON CONFLICT DO NOTHING;
+    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
+    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
+    FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+      AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
+      AND normalize(lower(f.object_value)) ~ ANY (v_patterns)
     ON CONFLICT DO NOTHING;
 END
 $$;""",
     """
-CREATE OR REPLACE FUNCTION find_hold(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
+CREATE OR REPLACE FUNCTION find_doomed(
+    p_tenant text, p_project text, p_entity uuid, p_scopes text[], OUT facts uuid[], OUT notes uuid[])
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+BEGIN
+    facts := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
+          AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+        UNION
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
+          AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+        UNION
+        SELECT f.fact_id FROM graph_fact_mentions m
+        JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = m.fact_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity AND (p_scopes IS NULL OR f.scope = ANY (p_scopes)));
+    notes := ARRAY(
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM graph_facts f
+        JOIN graph_fact_evidence v ON v.tenant_id = p_tenant AND v.fact_id = f.fact_id
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = v.note_id
+        WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (facts) AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+          AND (f.subject_entity_id = p_entity OR f.object_entity_id = p_entity));
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION is_held(p_tenant text, p_fact uuid)
+RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM graph_facts f
+        JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id IN (f.subject_entity_id, f.object_entity_id)
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND f.scope = ANY (e.held_scopes))
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION names_any(p_text text, p_ids uuid[])
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM regexp_matches(p_text, '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
+        WHERE u.id[1]::uuid = ANY (p_ids))
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION find_hold(
+    p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_facts uuid[], p_notes uuid[])
 RETURNS uuid
 LANGUAGE sql STABLE
 AS $$
@@ -503,27 +658,29 @@ AS $$
                       WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
       AND ((t.entity_id = p_entity AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes))
            OR EXISTS (SELECT FROM graph_facts f
-                      WHERE f.tenant_id = p_tenant AND f.project_id = p_project
-                        AND ((f.subject_entity_id = p_entity AND f.object_entity_id = t.entity_id)
-                             OR (f.subject_entity_id = t.entity_id AND f.object_entity_id = p_entity))
-                        AND (t.scopes IS NULL OR f.scope = ANY (t.scopes))
-                        AND (p_scopes IS NULL OR f.scope = ANY (p_scopes)))
+                      WHERE f.tenant_id = p_tenant
+                        AND f.fact_id IN (
+                            SELECT unnest(p_facts)
+                            UNION ALL
+                            SELECT v.fact_id FROM graph_fact_evidence v
+                            WHERE v.tenant_id = p_tenant AND v.note_id = ANY (p_notes))
+                        AND t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                        AND (t.scopes IS NULL OR f.scope = ANY (t.scopes)))
            OR EXISTS (SELECT FROM note_entity_mentions m
-                      JOIN note_entity_mentions o ON o.tenant_id = p_tenant AND o.note_id = m.note_id
                       JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = m.note_id
-                      WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity AND o.entity_id = t.entity_id
-                        AND (t.scopes IS NULL OR n.scope = ANY (t.scopes))
-                        AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))))
+                      WHERE m.tenant_id = p_tenant AND m.note_id = ANY (p_notes) AND m.entity_id = t.entity_id
+                        AND (t.scopes IS NULL OR n.scope = ANY (t.scopes))))
     ORDER BY t.created_at LIMIT 1
 $$;""",
     """
-CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[])
+CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[], p_values text[])
 RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     v_column record;
     v_looked bigint := 0;
+    v_words text;
 BEGIN
     FOR v_column IN
         SELECT c.relname AS table_name, a.attname AS column_name, a.atttypid::regtype::text AS type
@@ -545,21 +702,26 @@ BEGIN
         table_name := v_column.table_name;
         column_name := v_column.column_name;
         v_looked := v_looked + 1;
-        EXECUTE format(
-            CASE WHEN v_column.type = 'uuid' THEN
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I = ANY ($2)'
-            WHEN v_column.type = 'uuid[]' THEN
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
-            WHEN v_column.type = 'bytea' THEN
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
-            ELSE
-                'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND lower(x.%2$I::text) ~ ANY ($3)'
-            END, v_column.table_name, v_column.column_name)
-        INTO hits USING p_tenant, p_ids, p_patterns;
-        IF hits > 0 THEN
-            RETURN NEXT;
-        END IF;
+        -- The names first; the values only tell where somebody else says the same.
+        FOREACH v_words SLICE 0 IN ARRAY CASE kind WHEN 'id' THEN ARRAY['id'] ELSE ARRAY['name', 'value'] END LOOP
+            kind := v_words;
+            EXECUTE format(
+                CASE WHEN v_column.type = 'uuid' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I = ANY ($2)'
+                WHEN v_column.type = 'uuid[]' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
+                WHEN v_column.type = 'bytea' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
+                    'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
+                ELSE
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
+                    'AND normalize(lower(x.%2$I::text)) ~ ANY ($3)'
+                END, v_column.table_name, v_column.column_name)
+            INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_patterns END;
+            IF hits > 0 THEN
+                RETURN NEXT;
+            END IF;
+        END LOOP;
     END LOOP;
     kind := 'looked';
     table_name := NULL;
@@ -641,6 +803,7 @@ BEGIN
                    AS failures
         FROM (SELECT f.fact_id, f.created_at, f.retracted_at FROM graph_facts f
               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = w.source
+                AND f.suppression = 0
               ORDER BY f.created_at DESC LIMIT 1000) f
     ) h;
 END
@@ -660,7 +823,8 @@ DECLARE
 BEGIN
     v_facts := ARRAY(
         SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = p_source AND f.fact_id > p_after
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = p_source AND f.suppression <> 2
+          AND f.fact_id > p_after
         ORDER BY f.fact_id LIMIT p_limit);
     UPDATE graph_facts f
     SET source_trust = CASE WHEN cardinality(p_agents) = 0 OR f.agent_id = ANY (p_agents) THEN p_trust
@@ -764,7 +928,8 @@ $$;""",
 CREATE OR REPLACE FUNCTION issue_tombstone(
     p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
     p_named boolean, p_key text, p_job uuid)
-RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz)
+RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz,
+               facts_hidden bigint, notes_hidden bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -776,42 +941,52 @@ DECLARE
     v_meant record;
     v_entity graph_entities;
     v_other uuid;
+    v_facts uuid[];
+    v_notes uuid[];
     v_now timestamptz;
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'issue_tombstone needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- One tombstone at a time in a project: each computes from all that there are.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     SELECT r.entity_id, r.candidates INTO v_meant FROM resolve_entities(v_tenant, v_project, p_entity) r;
     IF v_meant.entity_id IS NULL THEN
         RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
-                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz;
+                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
+                            NULL::bigint;
         RETURN;
     END IF;
     -- Those who write about it finish first; those who come later see that it is hidden.
     SELECT e.* INTO v_entity FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_meant.entity_id FOR UPDATE;
-    IF v_entity.merged_into IS NOT NULL THEN
-        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    IF NOT FOUND OR v_entity.merged_into IS NOT NULL THEN
+        RAISE EXCEPTION 'the entity was merged or erased meanwhile' USING ERRCODE = '40001';
     END IF;
     SELECT t.tombstone_id INTO v_other FROM tombstones t
     WHERE t.tenant_id = v_tenant AND t.entity_id = v_entity.entity_id AND t.legal_hold = p_hold
+      AND t.erased_at IS NULL
+      -- What is only hidden can be erased without showing it again.
+      AND (t.erase OR NOT p_erase)
       AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes)
       AND NOT EXISTS (SELECT FROM tombstone_revocations r
                       WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
     ORDER BY t.created_at LIMIT 1;
     IF FOUND THEN
         RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
-                            NULL::timestamptz;
+                            NULL::timestamptz, NULL::bigint, NULL::bigint;
         RETURN;
     END IF;
     IF p_named THEN
         PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
     END IF;
     IF p_erase THEN
-        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes);
+        SELECT d.facts, d.notes INTO v_facts, v_notes
+        FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes);
         IF v_other IS NOT NULL THEN
             RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
-                                NULL::timestamptz;
+                                NULL::timestamptz, NULL::bigint, NULL::bigint;
             RETURN;
         END IF;
     END IF;
@@ -822,6 +997,12 @@ BEGIN
     VALUES (v_tenant, p_id, v_project, v_entity.entity_id, v_entity.canonical, p_scopes, p_reason, v_agent, p_key,
             v_now, p_hold, p_erase, p_erase_at, p_named);
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+    -- Answers that were kept for those who ask again must not show it either.
+    DELETE FROM idempotency_keys k
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts)'
+      AND names_any(encode(k.body, 'escape'), v_notes || v_facts || v_entity.entity_id);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN
@@ -836,7 +1017,8 @@ BEGIN
         PERFORM record_event('rtbf_legal_hold_issued', p_key, jsonb_build_object(
             'tombstone_id', p_id, 'entity_id', v_entity.entity_id));
     END IF;
-    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now;
+    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now,
+                        cardinality(v_facts)::bigint, cardinality(v_notes)::bigint;
 END
 $$;""",
     """
@@ -850,8 +1032,11 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_tombstone tombstones;
+    v_facts uuid[];
+    v_notes uuid[];
     v_now timestamptz;
 BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     SELECT t.* INTO v_tombstone FROM tombstones t
     WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
     IF NOT FOUND THEN
@@ -872,14 +1057,26 @@ BEGIN
     INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
                                        revoked_at)
     VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
+    -- Which notes and facts name it was found out for tombstones alone.
+    IF NOT EXISTS (SELECT FROM tombstones t
+                   WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
+                     AND t.erased_at IS NULL
+                     AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                                     WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)) THEN
+        WITH gone AS (
+            DELETE FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name
+            RETURNING m.note_id
+        ) SELECT array_agg(g.note_id) INTO v_notes FROM gone g;
+        WITH gone AS (
+            DELETE FROM graph_fact_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.fact_id
+        ) SELECT array_agg(g.fact_id) INTO v_facts FROM gone g;
+    END IF;
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
-    -- Which notes name it was found out for the tombstone alone.
-    DELETE FROM note_entity_mentions m
-    WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name AND NOT EXISTS (
-        SELECT FROM tombstones t
-        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
-          AND NOT EXISTS (SELECT FROM tombstone_revocations r
-                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id));
+    PERFORM settle_facts(v_tenant, v_project, v_agent, v_facts);
+    PERFORM settle_notes(v_tenant, v_agent, v_notes);
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now
@@ -892,7 +1089,9 @@ BEGIN
                p_key, v_now, v_now
         FROM tombstones t
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
-          AND t.erase_at <= v_now
+          AND EXISTS (SELECT FROM jobs j
+                      WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
+                        AND j.status = 'failed')
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
         ON CONFLICT DO NOTHING;
@@ -900,7 +1099,7 @@ BEGIN
     RETURN NULL;
 END
 $$;""",
-    """
+    r"""
 CREATE OR REPLACE FUNCTION erase_entity(p_tombstone uuid, p_job uuid)
 RETURNS TABLE (refused text, report jsonb)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -913,6 +1112,7 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_tombstone tombstones;
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_whole boolean;
     v_entities uuid[] := '{}';
     v_patterns text[] := '{}';
@@ -928,6 +1128,7 @@ DECLARE
         '{"code":"not_found","message":"What this answered is no longer there.","details":{}}', 'UTF8');
     v_table text;
 BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     SELECT t.* INTO v_tombstone FROM tombstones t
     WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
     IF NOT FOUND OR NOT v_tombstone.erase THEN
@@ -948,30 +1149,25 @@ BEGIN
         RETURN QUERY SELECT 'tombstone_already_revoked', NULL::jsonb;
         RETURN;
     END IF;
-    v_whole := v_tombstone.scopes IS NULL;
     v_now := clock_timestamp();
+    IF v_tombstone.erase_at > v_now THEN
+        RETURN QUERY SELECT 'not_yet', jsonb_build_object('erase_at', v_tombstone.erase_at);
+        RETURN;
+    END IF;
+    v_whole := v_tombstone.scopes IS NULL;
 
     -- 1. What it is about: what was written since the tombstone belongs to it too.
     IF v_tombstone.named THEN
         PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
-        v_patterns := name_patterns(v_tenant, v_tombstone.entity_id);
     END IF;
-    IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) IS NOT NULL THEN
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
+    IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes) IS NOT NULL THEN
         RETURN QUERY SELECT 'legal_hold', NULL::jsonb;
         RETURN;
     END IF;
-    v_facts := ARRAY(
-        SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
-          AND (v_whole OR f.scope = ANY (v_tombstone.scopes))
-          AND (f.subject_entity_id = v_tombstone.entity_id OR f.object_entity_id = v_tombstone.entity_id
-               OR (v_whole AND f.suppression <> 2 AND lower(f.object_value) ~ ANY (v_patterns))));
-    v_notes := ARRAY(
-        SELECT n.note_id FROM note_entity_mentions m
-        JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = m.note_id
-        WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
-          AND (v_whole OR n.scope = ANY (v_tombstone.scopes)));
     IF v_whole THEN
+        v_patterns := name_patterns(v_tenant, v_tombstone.entity_id);
         v_entities := ARRAY(
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant
@@ -980,50 +1176,59 @@ BEGIN
     v_ids := v_facts || v_notes || v_entities || ARRAY(
         SELECT e.decoy_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
+    -- Values that tell something by themselves; the newest, as many as can be searched for.
     v_values := ARRAY(
-        SELECT DISTINCT lower(f.object_value) FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 500);
+        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g')
+        FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 200
+          AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
+        ORDER BY f.created_at DESC LIMIT 200);
 
-    -- 2. What was kept of it elsewhere, by id, by name or by a telling value.
+    -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
-      AND (EXISTS (SELECT FROM regexp_matches(encode(k.body, 'escape'),
-                       '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
-                   WHERE u.id[1]::uuid = ANY (v_ids))
-           OR (v_whole AND lower(convert_from(k.body, 'UTF8')) ~ ANY (v_patterns))
-           OR EXISTS (SELECT FROM unnest(v_values) v
-                      WHERE strpos(lower(convert_from(k.body, 'UTF8')), v) > 0));
+      AND (names_any(encode(k.body, 'escape'), v_ids)
+           OR (right(k.path, length(v_project) + 1) = ' ' || v_project
+               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ ANY (v_patterns)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
     SET payload = '{}', last_error = NULL,
         status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
         finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
-    WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
-      AND (EXISTS (SELECT FROM regexp_matches(j.payload::text || coalesce(j.last_error, ''),
-                       '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
-                   WHERE u.id[1]::uuid = ANY (v_ids))
-           OR (v_whole AND lower(j.payload::text || coalesce(j.last_error, '')) ~ ANY (v_patterns))
-           OR EXISTS (SELECT FROM unnest(v_values) v
-                      WHERE strpos(lower(j.payload::text || coalesce(j.last_error, '')), v) > 0));
+    FROM (SELECT x.job_id, x.payload::text || coalesce(x.last_error, '') AS words FROM jobs x
+          WHERE x.tenant_id = v_tenant AND x.job_id <> p_job) w
+    WHERE j.tenant_id = v_tenant AND j.job_id = w.job_id
+      AND (names_any(w.words, v_ids)
+           OR (j.project_id = v_project AND (
+                   normalize(lower(w.words)) ~ ANY (v_patterns)
+                   -- What is still to be done is not stopped by a mere value.
+                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ ANY (v_values)))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
-    IF v_whole THEN
+    IF v_tombstone.named AND v_whole THEN
         UPDATE fact_retractions r SET reason = NULL
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND lower(r.reason) ~ ANY (v_patterns);
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns)
+          AND NOT is_held(v_tenant, r.fact_id);
         UPDATE fact_conflicts c SET resolution_note = NULL
-        WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND lower(c.resolution_note) ~ ANY (v_patterns);
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+          AND normalize(lower(c.resolution_note)) ~ ANY (v_patterns) AND NOT is_held(v_tenant, c.fact_a);
         UPDATE graph_facts f SET source = NULL
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND lower(f.source) ~ ANY (v_patterns);
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ ANY (v_patterns)
+          AND NOT is_held(v_tenant, f.fact_id);
+        UPDATE tombstones t SET reason = ''
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ ANY (v_patterns);
+        UPDATE tombstone_revocations r SET reason = ''
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns);
         DELETE FROM sources s
-        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND lower(s.source) ~ ANY (v_patterns);
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ ANY (v_patterns);
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
 
     -- 3. The rows themselves, with all that hangs on them; each kind is counted before it goes.
     FOREACH v_table IN ARRAY ARRAY['graph_fact_evidence', 'fact_closings', 'fact_confidences', 'fact_retractions',
-                                   'fact_derivations'] LOOP
+                                   'fact_derivations', 'graph_fact_mentions'] LOOP
         EXECUTE format('SELECT count(*) FROM %I x WHERE x.tenant_id = $1 AND x.fact_id = ANY ($2)', v_table)
         INTO v_count USING v_tenant, v_facts;
         v_counts := v_counts || jsonb_build_object(v_table, v_count);
@@ -1071,13 +1276,18 @@ BEGIN
           AND r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id;
         UPDATE tombstones t SET entity = NULL, reason = ''
         WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id;
+        UPDATE tombstones t SET erased_at = v_now
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND NOT EXISTS (
+            SELECT FROM tombstone_revocations r WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
+    ELSE
+        UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
     END IF;
-    UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
 
     -- 4. Proof: every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
                                                  'rows', r.hits)), '[]')
-    INTO v_left FROM find_residue(v_tenant, v_ids, v_patterns) r;
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_patterns, v_values) r;
     IF v_left @> '[{"kind": "id"}]' THEN
         RAISE EXCEPTION 'erasure left rows behind: %', v_left;
     END IF;
@@ -1086,7 +1296,8 @@ BEGIN
         'notes', cardinality(v_notes)));
     RETURN QUERY SELECT NULL::text, jsonb_build_object(
         'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
-        'found', v_left, 'requested_at', v_tombstone.created_at, 'completed_at', v_now);
+        'found', v_left, 'names', cardinality(v_patterns), 'values', cardinality(v_values),
+        'requested_at', v_tombstone.created_at, 'completed_at', v_now);
 END
 $$;""",
     """
@@ -1150,6 +1361,13 @@ BEGIN
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_one.subject_entity_id FOR NO KEY UPDATE;
     SELECT c.* INTO v_conflict FROM fact_conflicts c
     WHERE c.tenant_id = v_tenant AND c.conflict_id = p_conflict FOR UPDATE;
+    PERFORM FROM (SELECT f.suppression FROM graph_facts f
+                  WHERE f.tenant_id = v_tenant AND f.fact_id IN (v_conflict.fact_a, v_conflict.fact_b, p_winner)
+                  ORDER BY f.fact_id FOR UPDATE) f
+    WHERE f.suppression > 0;
+    IF FOUND THEN
+        RAISE EXCEPTION 'a fact was hidden meanwhile' USING ERRCODE = '40001';
+    END IF;
     IF v_conflict.status = 'resolved' THEN
         RETURN QUERY SELECT 'conflict_already_resolved', NULL::uuid[];
         RETURN;
@@ -1197,6 +1415,7 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_due record;
     v_fact graph_facts;
+    v_skipped boolean := false;
 BEGIN
     FOR v_due IN
         WITH policy AS (
@@ -1242,12 +1461,15 @@ BEGIN
             WHERE p.tenant_id = v_tenant AND p.predicate_id = v_due.predicate_id FOR KEY SHARE;
             PERFORM FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_due.subject_entity_id FOR NO KEY UPDATE;
-            SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = v_due.fact_id;
+            SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = v_due.fact_id
+            FOR UPDATE;
             -- Said again, taken back or hidden meanwhile: its time has not come.
-            CONTINUE WHEN v_fact.retracted_at IS NOT NULL OR v_fact.suppression <> 0
-                       OR v_fact.confidence <> v_due.confidence
-                       OR coalesce(v_fact.weighed_at, v_fact.created_at) > p_now;
-            IF v_due.act = 'retract' THEN
+            v_skipped := v_fact.retracted_at IS NOT NULL OR v_fact.suppression <> 0
+                         OR v_fact.confidence <> v_due.confidence
+                         OR coalesce(v_fact.weighed_at, v_fact.created_at) > p_now;
+            IF v_skipped THEN
+                NULL;
+            ELSIF v_due.act = 'retract' THEN
                 PERFORM take_back(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
                                   ARRAY[clock_timestamp()]);
             ELSE
@@ -1256,7 +1478,7 @@ BEGIN
         END IF;
         fact_id := v_due.fact_id;
         policy_id := v_due.policy_id;
-        action := CASE WHEN v_due.mode = 'dry_run' THEN 'dry_run' ELSE v_due.act END;
+        action := CASE WHEN v_skipped THEN 'skipped' WHEN v_due.mode = 'dry_run' THEN 'dry_run' ELSE v_due.act END;
         before := v_due.confidence;
         after := CASE v_due.act WHEN 'retract' THEN 0 ELSE v_due.fallen END;
         RETURN NEXT;
@@ -1279,7 +1501,6 @@ DECLARE
     v_status text;
     v_cardinality text;
     v_timelines bigint;
-    v_overlaps bigint;
     v_open uuid[];
     v_now timestamptz;
 BEGIN
@@ -1310,25 +1531,24 @@ BEGIN
             SELECT f.*, lead(f.valid_from) OVER timeline AS next_from, lag(f.valid_until) OVER timeline AS last_until
             FROM graph_facts f
             WHERE f.tenant_id = v_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
+              AND f.suppression = 0
             WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id
                                 ORDER BY f.valid_from, f.created_at, f.fact_id)
         )
         SELECT count(DISTINCT (f.project_id, f.scope, f.owner_key, f.subject_entity_id))
-                   FILTER (WHERE f.valid_until > f.next_from AND f.suppression = 0),
-               count(*) FILTER (WHERE f.valid_until > f.next_from),
+                   FILTER (WHERE f.valid_until > f.next_from),
                (array_agg(f.fact_id ORDER BY f.valid_from, f.fact_id) FILTER (
-                   WHERE f.project_id = v_project AND f.suppression = 0
+                   WHERE f.project_id = v_project
                      AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
                      AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))))[1:50]
-        INTO v_timelines, v_overlaps, v_open
+        INTO v_timelines, v_open
         FROM live f WHERE f.valid_until > f.next_from OR f.last_until > f.valid_from;
         IF v_timelines > 0 AND NOT p_resolve THEN
             RETURN QUERY SELECT 'predicate_values_open', v_old.status, v_old.cardinality, v_timelines,
                                 coalesce(v_open, '{}');
             RETURN;
         END IF;
-        -- What is hidden is put in order too, and never a reason to refuse.
-        IF v_overlaps > 0 THEN
+        IF v_timelines > 0 THEN
             PERFORM settle_timelines(v_tenant, v_agent, p_predicate, v_now);
         END IF;
         UPDATE graph_facts f SET single_valued = true
@@ -1391,9 +1611,9 @@ BEGIN
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_fact.subject_entity_id FOR NO KEY UPDATE;
     v_subject := v_fact.subject_entity_id;
-    SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact;
-    IF v_fact.subject_entity_id <> v_subject THEN
-        RAISE EXCEPTION 'the subject was merged meanwhile' USING ERRCODE = '40001';
+    SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact FOR UPDATE;
+    IF NOT FOUND OR v_fact.subject_entity_id <> v_subject OR v_fact.suppression > 0 THEN
+        RAISE EXCEPTION 'the subject was merged or hidden meanwhile' USING ERRCODE = '40001';
     END IF;
     IF v_fact.retracted_at IS NOT NULL THEN
         RETURN QUERY SELECT 'already_retracted', NULL::timestamptz;
@@ -1406,7 +1626,7 @@ BEGIN
     SELECT min(f.valid_from) INTO v_bound FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.subject_entity_id = v_fact.subject_entity_id
       AND f.predicate_id = v_fact.predicate_id AND f.valid_from > v_fact.valid_from AND f.scope = v_fact.scope
-      AND f.owner_key = v_fact.owner_key AND f.retracted_at IS NULL
+      AND f.owner_key = v_fact.owner_key AND f.retracted_at IS NULL AND f.suppression = 0
       AND (v_single OR f.object_hash = v_fact.object_hash);
     IF coalesce(p_valid_to, 'infinity') > v_bound THEN
         RETURN QUERY SELECT 'timeline_occupied', v_bound;
@@ -1429,6 +1649,136 @@ BEGIN
 END
 $$;""",
     """
+CREATE OR REPLACE FUNCTION fold_beliefs(
+    p_tenant text, p_project text, p_agent text, p_facts uuid[], p_from uuid, p_into uuid,
+    p_now timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_fact record;
+    -- The fact that holds the place the next one is measured against.
+    v_line bigint := 0;
+    v_held uuid;
+    v_object bytea;
+    v_from timestamptz;
+    v_was timestamptz;
+    v_until timestamptz;
+    v_folded bigint := 0;
+BEGIN
+    FOR v_fact IN
+        WITH touched AS (
+            SELECT f.*, CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END AS subject,
+                   CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END AS object,
+                   p.status <> 'pending' AND p.cardinality = 'single' AS one_value
+            FROM graph_facts f
+            JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id
+            WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.retracted_at IS NULL
+        )
+        SELECT t.fact_id, t.valid_from, t.valid_until, t.object, t.one_value, t.confidence, t.mentions,
+               dense_rank() OVER (ORDER BY t.scope, t.owner_key, t.subject, t.predicate_id,
+                                  CASE WHEN NOT t.one_value THEN t.object END) AS line
+        FROM touched t ORDER BY line, t.valid_from, t.created_at, t.fact_id
+    LOOP
+        IF v_line = v_fact.line THEN
+            IF v_fact.object = v_object AND v_fact.valid_from < v_until THEN
+                v_until := greatest(v_until, v_fact.valid_until);
+                v_folded := v_folded + 1;
+                INSERT INTO graph_fact_evidence (
+                    tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
+                SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at, v.suppression
+                FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.fact_id = v_fact.fact_id
+                ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
+                UPDATE graph_facts f
+                SET confidence = least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
+                                          / (f.mentions + v_fact.mentions)),
+                    mentions = f.mentions + v_fact.mentions, updated_at = p_now
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
+                UPDATE entity_edges x SET confidence = f.confidence
+                FROM graph_facts f
+                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held
+                  AND f.tenant_id = p_tenant AND f.fact_id = v_held;
+                PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
+                INSERT INTO graph_fact_supersessions (
+                    tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+                VALUES (p_tenant, p_project, make_id(), v_fact.fact_id, v_held, NULL, v_fact.valid_from, p_now)
+                ON CONFLICT DO NOTHING;
+                CONTINUE;
+            END IF;
+            IF v_fact.one_value AND v_until > v_fact.valid_from THEN
+                IF v_from = v_fact.valid_from THEN
+                    PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_held], 'corrected', NULL,
+                                      ARRAY[p_now]);
+                    v_until := v_was;
+                ELSE
+                    v_until := v_fact.valid_from;
+                END IF;
+                INSERT INTO graph_fact_supersessions (
+                    tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+                VALUES (p_tenant, p_project, make_id(), v_held, v_fact.fact_id, NULL, v_fact.valid_from, p_now)
+                ON CONFLICT DO NOTHING;
+            END IF;
+        END IF;
+        IF v_until <> v_was THEN
+            PERFORM move_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
+        END IF;
+        v_line := v_fact.line;
+        v_held := v_fact.fact_id;
+        v_object := v_fact.object;
+        v_from := v_fact.valid_from;
+        v_was := v_fact.valid_until;
+        v_until := v_fact.valid_until;
+    END LOOP;
+    IF v_until <> v_was THEN
+        PERFORM move_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
+    END IF;
+    RETURN v_folded;
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION make_entities(p_tenant text, p_project text, p_names json, p_known uuid[], p_wanted int[])
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_known uuid[] := p_known;
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    IF EXISTS (SELECT FROM unnest(p_wanted) w(ref) WHERE p_known[w.ref] IS NULL) THEN
+        -- In the order of names, so that two writers of the same new names wait and do not block each other.
+        INSERT INTO graph_entities (tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at,
+                                    updated_at)
+        SELECT p_tenant, n.new_id, p_project, n.canonical, n.norm, n.kind, v_now, v_now
+        FROM json_to_recordset(p_names) AS n(ref int, new_id uuid, norm text, canonical text, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE p_known[n.ref] IS NULL
+        ORDER BY n.norm COLLATE "C"
+        ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING;
+        SELECT array_agg(coalesce(p_known[n.ref], e.merged_into, e.entity_id) ORDER BY n.ref) INTO v_known
+        FROM json_to_recordset(p_names) AS n(ref int, norm text)
+        LEFT JOIN LATERAL (
+            SELECT e.merged_into, e.entity_id FROM graph_entities e
+            WHERE p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
+              AND e.canonical_norm = n.norm
+            OFFSET 0
+        ) e ON true;
+    END IF;
+    IF EXISTS (SELECT FROM json_to_recordset(p_names) AS n(kind text) WHERE n.kind IS NOT NULL) THEN
+        UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
+        FROM json_to_recordset(p_names) AS n(ref int, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL
+          AND e.suppression = 0
+          AND e.entity_id = ANY (v_known);
+    END IF;
+    RETURN v_known;
+END
+$$;""",
+    """
 CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
 RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -1446,6 +1796,8 @@ DECLARE
     v_moved bigint;
     v_folded bigint;
 BEGIN
+    -- Beside other merges, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
     SELECT count(*) INTO v_names FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
     IF p_from = p_into OR v_names < 2 THEN
@@ -1464,6 +1816,11 @@ BEGIN
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
     IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.suppression > 0) THEN
+        RETURN QUERY SELECT 'entity_not_found', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_entities e
                WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
         RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
         RETURN;
@@ -1480,15 +1837,23 @@ BEGIN
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
     ORDER BY e.entity_id FOR NO KEY UPDATE;
     v_now := clock_timestamp();
-    v_folded := fold_beliefs(v_tenant, v_project, v_agent, p_from, p_into, v_now);
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
+        p_from, p_into, v_now);
 
     v_words := ARRAY(
         SELECT f.fact_id FROM graph_facts f
         JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
-          AND f.retracted_at IS NULL
+          AND f.retracted_at IS NULL AND f.suppression = 0
           AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
 
+    -- Of what is hidden no trace, not even in a number.
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
     UPDATE graph_facts f
     SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
         object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
@@ -1496,7 +1861,6 @@ BEGIN
         updated_at = v_now
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project
       AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
-    GET DIAGNOSTICS v_moved = ROW_COUNT;
     -- Values in words that stood on two entities, or were lengthened, may contradict others now.
     PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
     UPDATE entity_edges x
@@ -1504,8 +1868,8 @@ BEGIN
         object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
     WHERE x.tenant_id = v_tenant AND x.project_id = v_project
       AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
-    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
     FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
     ON CONFLICT DO NOTHING;
     DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
@@ -1527,13 +1891,18 @@ BEGIN
     FROM graph_entities o
     WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
 
+    UPDATE graph_fact_mentions m SET entity_id = p_into
+    WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (
+        SELECT FROM graph_fact_mentions o
+        WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
+    DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
     -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
     IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
         UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
         PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
     END IF;
     -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
-    PERFORM settle_facts(v_tenant, ARRAY(
+    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
           AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
@@ -1615,6 +1984,7 @@ BEGIN
                   AND f.predicate_id = d.predicate_id AND f.object_hash BETWEEN d.object_hash AND d.object_hash
                   AND f.valid_from <= d.valid_from
                   AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
                 ORDER BY f.object_hash DESC, f.valid_from DESC LIMIT 1
             ) x WHERE x.valid_until > d.valid_from
         ) same ON true
@@ -1625,6 +1995,7 @@ BEGIN
                   AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
                   AND f.valid_from <= d.valid_from
                   AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
                 ORDER BY f.valid_from DESC LIMIT 1
             ) x WHERE x.valid_until > d.valid_from AND x.object_hash <> d.object_hash
         ) other ON true
@@ -1634,6 +2005,7 @@ BEGIN
               AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
               AND f.valid_from > d.valid_from
               AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
             ORDER BY f.valid_from LIMIT 1
         ) next_value ON true
         LEFT JOIN LATERAL (
@@ -1642,6 +2014,7 @@ BEGIN
               AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
               AND f.object_hash BETWEEN d.object_hash AND d.object_hash AND f.valid_from > d.valid_from
               AND f.scope = d.scope AND f.owner_key = d.owner_key AND f.retracted_at IS NULL
+                  AND f.suppression = 0 AND d.suppression = 0
             ORDER BY f.object_hash, f.valid_from LIMIT 1
         ) next_same ON true
         CROSS JOIN LATERAL (
@@ -1649,6 +2022,19 @@ BEGIN
                    coalesce(next_value.valid_from, next_same.valid_from) AS valid_from,
                    coalesce(next_value.valid_until, next_same.valid_until) AS valid_until
         ) next;
+
+        -- What is about to change is held, and must still be in sight.
+        IF EXISTS (SELECT FROM unnest(v_steps) w WHERE NOT w.is_new OR w.other_id IS NOT NULL OR w.stretches) THEN
+            PERFORM FROM unnest(v_steps) w
+            CROSS JOIN LATERAL (VALUES (CASE WHEN NOT w.is_new THEN w.fact_id END), (w.other_id)) x(fact_id)
+            CROSS JOIN LATERAL (
+                SELECT f.suppression FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.fact_id = x.fact_id FOR UPDATE) f
+            WHERE f.suppression > 0;
+            IF FOUND THEN
+                RAISE EXCEPTION 'a fact was hidden while another was written' USING ERRCODE = '40001';
+            END IF;
+        END IF;
 
         -- The value before: ended where the new one starts, or taken back where both start at once.
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.other_id IS NOT NULL) THEN
@@ -1701,21 +2087,14 @@ BEGIN
 
         -- The chain of a timeline: from what was there to the new one, from the new one to what comes next.
         INSERT INTO graph_fact_supersessions (
-            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at,
-            suppression)
-        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at,
-               stricter_level(d.suppression, h.suppression)
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+        SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at
         FROM unnest(v_steps) w
         JOIN unnest(v_turn) d ON d.idx = w.idx
         CROSS JOIN LATERAL (
             VALUES (w.other_id, w.fact_id, d.valid_from),
                    (w.fact_id, CASE WHEN d.mode = 2 AND w.ends IS DISTINCT FROM d.valid_to THEN w.next_id END, w.ends)
         ) x(older, newer, at)
-        CROSS JOIN LATERAL (
-            SELECT f.suppression FROM graph_facts f
-            WHERE f.tenant_id = p_tenant AND f.fact_id = CASE x.older WHEN w.fact_id THEN x.newer ELSE x.older END
-            OFFSET 0
-        ) h
         WHERE w.is_new AND x.older IS NOT NULL AND x.newer IS NOT NULL
         ON CONFLICT DO NOTHING;
 
@@ -1753,7 +2132,7 @@ BEGIN
                     WHERE f.tenant_id = p_tenant AND f.project_id = p_project
                       AND f.subject_entity_id = d.subject_id AND f.predicate_id = d.predicate_id
                       AND f.object_hash = d.object_hash AND f.scope = d.scope AND f.owner_key = d.owner_key
-                      AND f.retracted_at IS NULL AND f.valid_from > d.valid_from
+                      AND f.retracted_at IS NULL AND f.suppression = 0 AND f.valid_from > d.valid_from
                     OFFSET 0
                 ) f
                 WHERE w.stretches
@@ -1767,6 +2146,16 @@ BEGIN
     END LOOP;
 
     IF json_array_length(p_evidence) > 0 THEN
+        -- A note that is being hidden is waited for, and then there is no such note.
+        PERFORM FROM (SELECT DISTINCT v.note_id FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
+                      JOIN unnest(v_all) w ON w.idx = v.idx ORDER BY v.note_id) v
+        LEFT JOIN LATERAL (
+            SELECT n.suppression FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.note_id = v.note_id FOR SHARE) n ON true
+        WHERE n.suppression IS DISTINCT FROM 0;
+        IF FOUND THEN
+            RAISE EXCEPTION 'a note was hidden while it was cited' USING ERRCODE = '40001';
+        END IF;
         INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
         SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at), min(d.suppression)
         FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
@@ -1774,13 +2163,12 @@ BEGIN
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         GROUP BY w.fact_id, v.note_id
         ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression)
-        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at,
-               d.suppression
+        INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
+        SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at
         FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
-        WHERE x.entity_id IS NOT NULL
+        WHERE x.entity_id IS NOT NULL AND d.suppression = 0
         ORDER BY v.note_id, x.entity_id
         ON CONFLICT (tenant_id, note_id, entity_id) DO UPDATE SET by_name = false
         WHERE note_entity_mentions.by_name;
@@ -1795,6 +2183,49 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
     RETURN v_all;
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION put_alias(p_entity uuid, p_id uuid, p_alias text, p_norm text)
+RETURNS TABLE (entity_id uuid, alias_id uuid, alias text, created_at timestamptz, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_entity uuid;
+    v_now timestamptz;
+BEGIN
+    SELECT coalesce(e.merged_into, e.entity_id) INTO v_entity FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id = p_entity AND e.suppression = 0;
+    IF v_entity IS NULL THEN
+        RETURN;
+    END IF;
+    -- Held against a merge, which moves the aliases it sees; one that was faster is looked at again.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL AND e.suppression = 0
+    FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
+    v_now := clock_timestamp();
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.canonical_norm = p_norm) THEN
+        RETURN QUERY SELECT v_entity, NULL::uuid, p_alias, v_now, false;
+        RETURN;
+    END IF;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    VALUES (v_tenant, p_id, v_project, v_entity, p_alias, p_norm, v_now)
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    RETURN QUERY
+    SELECT a.entity_id, a.alias_id, a.alias, a.created_at, a.alias_id = p_id
+    FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = v_entity AND a.alias_norm = p_norm;
 END
 $$;""",
     """
@@ -1836,7 +2267,7 @@ BEGIN
         SELECT e.decoy_id INTO v_hidden FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_id AND e.suppression > 0;
         IF FOUND THEN
-            RETURN QUERY SELECT v_id, false, v_hidden, v_now;
+            RETURN QUERY SELECT NULL::uuid, false, v_hidden, v_now;
             RETURN;
         END IF;
         UPDATE graph_entities e SET kind = p_kind, updated_at = v_now
@@ -2021,9 +2452,11 @@ BEGIN
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_subjects)
     ORDER BY e.entity_id FOR NO KEY UPDATE;
-    IF EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
-                 AND f.subject_entity_id <> ALL (v_subjects)) THEN
-        RAISE EXCEPTION 'a subject was merged meanwhile' USING ERRCODE = '40001';
+    PERFORM FROM (SELECT f.fact_id, f.suppression, f.subject_entity_id FROM graph_facts f
+                  WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) ORDER BY f.fact_id FOR UPDATE) f
+    WHERE f.subject_entity_id <> ALL (v_subjects) OR f.suppression > 0;
+    IF FOUND THEN
+        RAISE EXCEPTION 'a subject was merged, or a fact hidden, meanwhile' USING ERRCODE = '40001';
     END IF;
     v_now := clock_timestamp();
     PERFORM take_back(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
@@ -2042,6 +2475,44 @@ BEGIN
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
     UNION ALL
     SELECT u.fact_id, 'garden_forbidden' FROM unnest(v_refused) u(fact_id);
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION settle_timelines(p_tenant text, p_agent text, p_predicate uuid, p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_place record;
+BEGIN
+    FOR v_place IN
+        WITH live AS (
+            SELECT f.project_id, f.fact_id, f.valid_from, f.valid_until, lead(f.valid_from) OVER timeline AS next_from,
+                   lead(f.fact_id) OVER timeline AS next_id
+            FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
+              AND f.suppression = 0
+            WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id
+                                ORDER BY f.valid_from, f.created_at, f.fact_id)
+        )
+        SELECT l.project_id, array_agg(l.fact_id) AS facts, array_agg(l.next_id) AS nexts,
+               array_agg(l.next_from) AS ends, array_agg(p_now) AS moments,
+               array_agg(l.fact_id) FILTER (WHERE l.valid_from = l.next_from) AS replaced,
+               array_agg(p_now) FILTER (WHERE l.valid_from = l.next_from) AS replaced_at,
+               array_agg(l.fact_id) FILTER (WHERE l.valid_from < l.next_from) AS ended,
+               array_agg(l.next_from) FILTER (WHERE l.valid_from < l.next_from) AS ended_to,
+               array_agg(p_now) FILTER (WHERE l.valid_from < l.next_from) AS ended_at
+        FROM live l WHERE l.valid_until > l.next_from GROUP BY l.project_id
+    LOOP
+        PERFORM move_ends(p_tenant, v_place.project_id, v_place.ended, v_place.ended_to, v_place.ended_at);
+        PERFORM take_back(p_tenant, v_place.project_id, p_agent, v_place.replaced, 'corrected', NULL,
+                          v_place.replaced_at);
+        INSERT INTO graph_fact_supersessions (
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+        SELECT p_tenant, v_place.project_id, make_id(), u.older, u.newer, NULL, u.ends, p_now
+        FROM unnest(v_place.facts, v_place.nexts, v_place.ends) u(older, newer, ends)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
 END
 $$;""",
     """
@@ -2242,12 +2713,12 @@ BEGIN
                 OFFSET 0
             ) s
             LEFT JOIN LATERAL (
-                SELECT hidden_level(o.erased_scopes, o.held_scopes, d.scope) AS hidden, o.merged_into
+                SELECT hidden_level(o.erased_scopes, o.held_scopes, d.scope) AS hidden, o.merged_into, true AS found
                 FROM graph_entities o
                 WHERE o.tenant_id = v_tenant AND o.entity_id = v_entities[d.o]
                 OFFSET 0
             ) o ON true
-            WHERE o.merged_into IS NULL AND (
+            WHERE o.merged_into IS NULL AND (d.o IS NULL OR o.found) AND (
                 d.valid_to IS NULL OR d.valid_from IS NOT NULL
                 OR d.valid_to > v_now + (d.idx - v_good[1].idx) * interval '1 microsecond')
           ) u
@@ -2511,6 +2982,134 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY SELECT NULL::text, v_bound;
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION fold_beliefs(
+    p_tenant text, p_project text, p_agent text, p_from uuid, p_into uuid, p_now timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_fact record;
+    -- The fact that holds the place the next one is measured against.
+    v_line bigint := 0;
+    v_held uuid;
+    v_object bytea;
+    v_from timestamptz;
+    v_was timestamptz;
+    v_until timestamptz;
+    v_folded bigint := 0;
+BEGIN
+    FOR v_fact IN
+        WITH touched AS (
+            SELECT f.*, CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END AS subject,
+                   CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END AS object,
+                   p.status <> 'pending' AND p.cardinality = 'single' AS one_value
+            FROM graph_facts f
+            JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id
+            WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL
+              AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))
+        )
+        SELECT t.fact_id, t.valid_from, t.valid_until, t.object, t.one_value, t.confidence, t.mentions,
+               dense_rank() OVER (ORDER BY t.scope, t.owner_key, t.subject, t.predicate_id,
+                                  CASE WHEN NOT t.one_value THEN t.object END) AS line
+        FROM touched t ORDER BY line, t.valid_from, t.created_at, t.fact_id
+    LOOP
+        IF v_line = v_fact.line THEN
+            IF v_fact.object = v_object AND v_fact.valid_from < v_until THEN
+                v_until := greatest(v_until, v_fact.valid_until);
+                v_folded := v_folded + 1;
+                INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at)
+                SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at
+                FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.fact_id = v_fact.fact_id
+                ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
+                UPDATE graph_facts f
+                SET confidence = least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
+                                          / (f.mentions + v_fact.mentions)),
+                    mentions = f.mentions + v_fact.mentions, updated_at = p_now
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
+                UPDATE entity_edges x SET confidence = f.confidence
+                FROM graph_facts f
+                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held
+                  AND f.tenant_id = p_tenant AND f.fact_id = v_held;
+                PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
+                INSERT INTO graph_fact_supersessions (
+                    tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+                VALUES (p_tenant, p_project, make_id(), v_fact.fact_id, v_held, NULL, v_fact.valid_from, p_now)
+                ON CONFLICT DO NOTHING;
+                CONTINUE;
+            END IF;
+            IF v_fact.one_value AND v_until > v_fact.valid_from THEN
+                IF v_from = v_fact.valid_from THEN
+                    PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_held], 'corrected', NULL,
+                                      ARRAY[p_now]);
+                    v_until := v_was;
+                ELSE
+                    v_until := v_fact.valid_from;
+                END IF;
+                INSERT INTO graph_fact_supersessions (
+                    tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+                VALUES (p_tenant, p_project, make_id(), v_held, v_fact.fact_id, NULL, v_fact.valid_from, p_now)
+                ON CONFLICT DO NOTHING;
+            END IF;
+        END IF;
+        IF v_until <> v_was THEN
+            PERFORM move_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
+        END IF;
+        v_line := v_fact.line;
+        v_held := v_fact.fact_id;
+        v_object := v_fact.object;
+        v_from := v_fact.valid_from;
+        v_was := v_fact.valid_until;
+        v_until := v_fact.valid_until;
+    END LOOP;
+    IF v_until <> v_was THEN
+        PERFORM move_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
+    END IF;
+    RETURN v_folded;
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION make_entities(p_tenant text, p_project text, p_names json, p_known uuid[], p_wanted int[])
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_known uuid[] := p_known;
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    IF EXISTS (SELECT FROM unnest(p_wanted) w(ref) WHERE p_known[w.ref] IS NULL) THEN
+        -- In the order of names, so that two writers of the same new names wait and do not block each other.
+        INSERT INTO graph_entities (tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at,
+                                    updated_at)
+        SELECT p_tenant, n.new_id, p_project, n.canonical, n.norm, n.kind, v_now, v_now
+        FROM json_to_recordset(p_names) AS n(ref int, new_id uuid, norm text, canonical text, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE p_known[n.ref] IS NULL
+        ORDER BY n.norm COLLATE "C"
+        ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING;
+        SELECT array_agg(coalesce(p_known[n.ref], e.merged_into, e.entity_id) ORDER BY n.ref) INTO v_known
+        FROM json_to_recordset(p_names) AS n(ref int, norm text)
+        LEFT JOIN LATERAL (
+            SELECT e.merged_into, e.entity_id FROM graph_entities e
+            WHERE p_known[n.ref] IS NULL AND e.tenant_id = p_tenant AND e.project_id = p_project
+              AND e.canonical_norm = n.norm
+            OFFSET 0
+        ) e ON true;
+    END IF;
+    IF EXISTS (SELECT FROM json_to_recordset(p_names) AS n(kind text) WHERE n.kind IS NOT NULL) THEN
+        UPDATE graph_entities e SET kind = n.kind, updated_at = v_now
+        FROM json_to_recordset(p_names) AS n(ref int, kind text)
+        JOIN unnest(p_wanted) w(ref) ON w.ref = n.ref
+        WHERE n.kind IS NOT NULL AND e.tenant_id = p_tenant AND e.entity_id = v_known[n.ref] AND e.kind IS NULL
+          AND e.entity_id = ANY (v_known);
+    END IF;
+    RETURN v_known;
 END
 $$;""",
     """
@@ -2868,6 +3467,48 @@ BEGIN
 END
 $$;""",
     """
+CREATE OR REPLACE FUNCTION put_alias(p_entity uuid, p_id uuid, p_alias text, p_norm text)
+RETURNS TABLE (entity_id uuid, alias_id uuid, alias text, created_at timestamptz, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_entity uuid;
+    v_now timestamptz;
+BEGIN
+    SELECT coalesce(e.merged_into, e.entity_id) INTO v_entity FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id = p_entity AND e.suppression = 0;
+    IF v_entity IS NULL THEN
+        RETURN;
+    END IF;
+    -- Held against a merge, which moves the aliases it sees; one that was faster is looked at again.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
+    v_now := clock_timestamp();
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.canonical_norm = p_norm) THEN
+        RETURN QUERY SELECT v_entity, NULL::uuid, p_alias, v_now, false;
+        RETURN;
+    END IF;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    VALUES (v_tenant, p_id, v_project, v_entity, p_alias, p_norm, v_now)
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    RETURN QUERY
+    SELECT a.entity_id, a.alias_id, a.alias, a.created_at, a.alias_id = p_id
+    FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = v_entity AND a.alias_norm = p_norm;
+END
+$$;""",
+    """
 CREATE OR REPLACE FUNCTION put_entity(
     p_id uuid, p_canonical text, p_norm text, p_kind text, p_aliases json)
 RETURNS TABLE (entity_id uuid, created boolean)
@@ -3086,6 +3727,43 @@ BEGIN
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
     UNION ALL
     SELECT u.fact_id, 'garden_forbidden' FROM unnest(v_refused) u(fact_id);
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION settle_timelines(p_tenant text, p_agent text, p_predicate uuid, p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_place record;
+BEGIN
+    FOR v_place IN
+        WITH live AS (
+            SELECT f.project_id, f.fact_id, f.valid_from, f.valid_until, lead(f.valid_from) OVER timeline AS next_from,
+                   lead(f.fact_id) OVER timeline AS next_id
+            FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.predicate_id = p_predicate AND f.retracted_at IS NULL
+            WINDOW timeline AS (PARTITION BY f.project_id, f.scope, f.owner_key, f.subject_entity_id
+                                ORDER BY f.valid_from, f.created_at, f.fact_id)
+        )
+        SELECT l.project_id, array_agg(l.fact_id) AS facts, array_agg(l.next_id) AS nexts,
+               array_agg(l.next_from) AS ends, array_agg(p_now) AS moments,
+               array_agg(l.fact_id) FILTER (WHERE l.valid_from = l.next_from) AS replaced,
+               array_agg(p_now) FILTER (WHERE l.valid_from = l.next_from) AS replaced_at,
+               array_agg(l.fact_id) FILTER (WHERE l.valid_from < l.next_from) AS ended,
+               array_agg(l.next_from) FILTER (WHERE l.valid_from < l.next_from) AS ended_to,
+               array_agg(p_now) FILTER (WHERE l.valid_from < l.next_from) AS ended_at
+        FROM live l WHERE l.valid_until > l.next_from GROUP BY l.project_id
+    LOOP
+        PERFORM move_ends(p_tenant, v_place.project_id, v_place.ended, v_place.ended_to, v_place.ended_at);
+        PERFORM take_back(p_tenant, v_place.project_id, p_agent, v_place.replaced, 'corrected', NULL,
+                          v_place.replaced_at);
+        INSERT INTO graph_fact_supersessions (
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
+        SELECT p_tenant, v_place.project_id, make_id(), u.older, u.newer, NULL, u.ends, p_now
+        FROM unnest(v_place.facts, v_place.nexts, v_place.ends) u(older, newer, ends)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
 END
 $$;""",
     """
@@ -3322,13 +4000,16 @@ SIGNATURES = (
     "judge_sources(text[])",
     "find_cycles(text, text, int[], bytea[], json)",
     "check_as_of(text, text, timestamptz)",
-    "find_residue(text, uuid[], text[])",
-    "find_hold(text, text, uuid, text[])",
+    "find_residue(text, uuid[], text[], text[])",
+    "find_hold(text, text, uuid, text[], uuid[], uuid[])",
+    "names_any(text, uuid[])",
+    "is_held(text, uuid)",
+    "find_doomed(text, text, uuid, text[])",
     "link_mentions(text, text, uuid, text[])",
     "name_patterns(text, uuid)",
     "settle_entity(text, text, text, uuid)",
     "settle_notes(text, text, uuid[])",
-    "settle_facts(text, uuid[])",
+    "settle_facts(text, text, text, uuid[])",
     "weigh_fact(text, text, uuid, double precision, timestamptz, boolean)",
     "record_event(text, text, jsonb)",
     "stricter_level(smallint, smallint)",
@@ -3337,6 +4018,7 @@ SIGNATURES = (
 # Functions whose arguments or answers changed: as they were, and as they are.
 OLD_SIGNATURES = (
     "end_fact(uuid, timestamptz, boolean)",
+    "fold_beliefs(text, text, text, uuid, uuid, timestamptz)",
     "put_entity(uuid, text, text, text, json)",
     "put_facts(text, text, text, uuid[], text, json, json, json, json, json, boolean)",
     "reserve_tokens(text, uuid, text, int, int, int, bigint)",
@@ -3345,6 +4027,7 @@ OLD_SIGNATURES = (
 )
 NEW_SIGNATURES = (
     "end_fact(uuid, timestamptz, boolean, text)",
+    "fold_beliefs(text, text, text, uuid[], uuid, uuid, timestamptz)",
     "put_entity(uuid, text, text, text, json)",
     "put_facts(text, text, text, uuid[], text, json, json, json, json, json, boolean, text, boolean)",
     "reserve_tokens(text, uuid, text, int, int, int, bigint, boolean)",

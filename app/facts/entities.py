@@ -161,15 +161,16 @@ async def get_entity(
     rows = await find_named(db, who, reference, "entity", as_of=as_of)
     if not rows:
         raise entity_not_found()
+    notices = await notices_of(db, who, rows, denied)
     if len(rows) > 1:
         raise ambiguous(rows, "entity")
-    notices = await _notices(db, who, rows, denied)
     return msgspec.structs.replace(present_entity(rows[0]), tombstone_notices=notices)
 
 
-async def _notices(
+async def notices_of(
     db: Database, who: Principal, rows: list[Row], denied: frozenset[str]
 ) -> list[TombstoneNotice] | UnsetType:
+    """The holds on those of these entities that are only seen because the caller looks back, put on record."""
     held = {row["entity_id"] for row in rows if row["suppression"] == HELD}
     if not held:
         return UNSET
@@ -201,7 +202,7 @@ async def list_entities(
         statement = queries.select_entities(set(asked), at_past=as_of is not None)
         found = await look_back(db, who, statement, {**asked, **place, "limit": page.limit + 1})
         rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
-    notices = await _notices(db, who, rows, denied)
+    notices = await notices_of(db, who, rows, denied)
     return EntityList(
         entities=[present_entity(row) for row in rows], next_cursor=next_cursor, tombstone_notices=notices
     )

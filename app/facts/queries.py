@@ -15,7 +15,6 @@ from app.db.database import Row, Session
 from app.facts.tables import (
     fact_closings,
     graph_fact_evidence,
-    graph_fact_supersessions,
     graph_predicate_aliases,
     graph_predicates,
 )
@@ -457,14 +456,13 @@ CHAIN = """
     (SELECT fact_id, 'newer' FROM newer LIMIT %(limit)s)"""
 
 
-def select_supersessions(*, tenant_id: str, ids: list[str]) -> Any:
-    """The links between facts of a chain."""
-    c = graph_fact_supersessions.c
-    return (
-        select(c.from_fact_id, c.to_fact_id, c.note_id, c.effective_at, c.created_at)
-        .where(c.tenant_id == tenant_id, c.from_fact_id.in_(ids), c.to_fact_id.in_(ids))
-        .order_by(c.created_at, c.effective_at, c.supersession_id)
-    )
+# The links between facts of a chain; of a note that is hidden not even the id.
+SUPERSESSIONS = text(
+    "SELECT x.from_fact_id, x.to_fact_id, n.note_id, x.effective_at, x.created_at FROM graph_fact_supersessions x "
+    "LEFT JOIN memory_notes n ON n.tenant_id = :tenant AND n.note_id = x.note_id "
+    "WHERE x.tenant_id = :tenant AND x.from_fact_id = ANY (CAST(:facts AS uuid[])) "
+    "AND x.to_fact_id = ANY (CAST(:facts AS uuid[])) ORDER BY x.created_at, x.effective_at, x.supersession_id"
+)
 
 
 def select_evidence(*, tenant_id: str, fact_id: str) -> Any:

@@ -150,7 +150,7 @@ async def list_facts(
     try:
         found = await look_back(db, who, statement, params)
     except psycopg.errors.CardinalityViolation as problem:
-        raise await _ambiguity(db, who, filters) from problem
+        raise await _ambiguity(db, who, filters, denied) from problem
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
     notices = await _notices(db, who, rows, denied)
     return FactList(facts=[present_fact(row) for row in rows], next_cursor=next_cursor, tombstone_notices=notices)
@@ -173,11 +173,12 @@ def _asked(filters: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     return asked, by_id
 
 
-async def _ambiguity(db: Database, who: Principal, filters: dict[str, Any]) -> Exception:
+async def _ambiguity(db: Database, who: Principal, filters: dict[str, Any], denied: frozenset[str]) -> Exception:
     for name in ("entity", "object"):
         if (text := filters.get(name)) is not None:
             rows = await entities.find_named(db, who, text, name)
             if len(rows) > 1:
+                await entities.notices_of(db, who, rows, denied)
                 return entities.ambiguous(rows, name)
     return BadRequest("entity: this name fits several entities; use an id.", code="entity_ambiguous")
 
@@ -196,7 +197,7 @@ async def get_history(db: Database, who: Principal, *, fact_id: UUID) -> FactHis
         chain = await session.query(queries.select_chain(when), {**place, "facts": sorted(ids)})
         # Of a link only those see anything who see both its ends.
         seen = [str(row["fact_id"]) for row in chain]
-        supersessions = await session.rows(queries.select_supersessions(tenant_id=who.tenant_id, ids=seen))
+        supersessions = await session.rows(queries.SUPERSESSIONS, {"tenant": who.tenant_id, "facts": seen})
         evidence = await session.rows(queries.select_evidence(tenant_id=who.tenant_id, fact_id=str(fact_id)))
         closings = await session.rows(queries.select_closings(tenant_id=who.tenant_id, fact_id=str(fact_id)))
         retractions = await session.rows(queries.RETRACTIONS, {"tenant": who.tenant_id, "fact": str(fact_id)})

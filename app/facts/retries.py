@@ -15,8 +15,13 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 ATTEMPTS = 8
 FIRST_PAUSE_SECONDS = 0.005
-# A deadlock, a name that changed its meaning, or a row that another writer made in between.
-MEETINGS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure, psycopg.errors.UniqueViolation)
+# A deadlock, a name that changed its meaning, or a row that another writer made or removed in between.
+MEETINGS = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.ForeignKeyViolation,
+)
 
 Result = TypeVar("Result")
 

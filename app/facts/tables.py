@@ -30,6 +30,8 @@ from app.db.rls import Rule
 _NAME = Text(collation="C")
 _SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
 _OPEN = "valid_to IS NULL AND retracted_at IS NULL"
+# What a tombstone hides stands apart until it is restored, and then takes its place.
+_LIVE = f"{_OPEN} AND suppression = 0"
 
 
 def _id(name: str, *, nullable: bool = False) -> Column[Any]:
@@ -232,19 +234,19 @@ graph_facts = Table(
         "graph_facts_open_entity_key",
         *("tenant_id", "project_id", "scope", "owner_key", "subject_entity_id", "predicate_id", "object_entity_id"),
         unique=True,
-        postgresql_where=text(f"{_OPEN} AND object_entity_id IS NOT NULL"),
+        postgresql_where=text(f"{_LIVE} AND object_entity_id IS NOT NULL"),
     ),
     Index(
         "graph_facts_open_value_key",
         *("tenant_id", "project_id", "scope", "owner_key", "subject_entity_id", "predicate_id", "object_hash"),
         unique=True,
-        postgresql_where=text(f"{_OPEN} AND object_value IS NOT NULL"),
+        postgresql_where=text(f"{_LIVE} AND object_value IS NOT NULL"),
     ),
     Index(
         "graph_facts_open_single_key",
         *("tenant_id", "project_id", "scope", "owner_key", "subject_entity_id", "predicate_id"),
         unique=True,
-        postgresql_where=text(f"{_OPEN} AND single_valued"),
+        postgresql_where=text(f"{_LIVE} AND single_valued"),
     ),
     Index(
         "graph_facts_belief_idx",
@@ -399,6 +401,20 @@ fact_confidences = _log(
     PrimaryKeyConstraint("tenant_id", "change_id"),
     *_fact_key("fact_id"),
     Index("fact_confidences_fact_idx", "tenant_id", "fact_id", "recorded_at"),
+)
+
+# Which facts name an entity in their value, found out for a tombstone and gone with it.
+graph_fact_mentions = _log(
+    "graph_fact_mentions",
+    _id("fact_id"),
+    _id("entity_id"),
+    _moment("created_at"),
+    PrimaryKeyConstraint("tenant_id", "fact_id", "entity_id"),
+    *_fact_key("fact_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
+    ),
+    Index("graph_fact_mentions_entity_idx", "tenant_id", "entity_id", "fact_id"),
 )
 
 # What is known of those who say things; facts name them in `source`.

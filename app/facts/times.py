@@ -40,7 +40,7 @@ def reader(who: Principal, as_of: datetime | None) -> Principal:
         )
     if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
         raise BadRequest("as_of: lies in the future; what will be known then nobody knows.", code="as_of_future")
-    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin else who
+    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
 
 
 async def look_back(db: Database, who: Principal, query: str, params: dict[str, Any]) -> list[Row]:

@@ -32,7 +32,8 @@ class TombstoneCreate(Create, frozen=True, kw_only=True):
     grace_seconds: Grace = 0
     """How long until it is destroyed; until then the tombstone can be revoked."""
     notes: Literal["named", "linked"] = "named"
-    """Which notes mention it: `linked`, those that are evidence of its facts; `named`, also those that name it."""
+    """What speaks of it: `linked`, its facts and the notes that are their evidence; `named`, also notes that name it in
+    their words and facts of others that name it in their value."""
 
 
 class RevocationRead(Read, frozen=True, kw_only=True):
@@ -57,10 +58,18 @@ class TombstoneRead(Read, frozen=True, kw_only=True):
     revocation: RevocationRead | None
 
 
+class HiddenCount(Read, frozen=True, kw_only=True):
+    """How much a tombstone covers; an erasure destroys so much."""
+
+    facts: int
+    notes: int
+
+
 class TombstoneCreated(Read, frozen=True, kw_only=True):
     tombstone: TombstoneRead
     job_id: UUID | None
     """The job that erases, if that was asked for; null for a key bound to a project, which follows `erased_at`."""
+    hidden: HiddenCount
 
 
 class TombstoneList(Read, frozen=True, kw_only=True):

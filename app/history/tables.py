@@ -93,6 +93,7 @@ audit_log = Table(
     Column("sealed_at", DateTime(timezone=True), nullable=True),
     PrimaryKeyConstraint("tenant_id", "event_id"),
     CheckConstraint(f"event_type IN ({_LIST_OF_EVENTS})", name="event_type"),
+    CheckConstraint("sequence > 0", name="sequence"),
     Index("audit_log_time_idx", "tenant_id", "created_at", "event_id"),
     Index("audit_log_sequence_key", "tenant_id", "sequence", unique=True),
     Index("audit_log_unsealed_idx", "tenant_id", "created_at", "event_id", postgresql_where=text("sequence IS NULL")),

@@ -1,5 +1,6 @@
 """Jobs of the room history: erase for good, and seal the audit log."""
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from app import __version__
 from app.db.scope import Scope
 from app.errors import AppError
 from app.history import queries
-from app.jobs.registry import Handler, Job, PermanentFailure
+from app.jobs.registry import Handler, Job, PermanentFailure, Postponed
 from app.web.auth import new_id
 from app.web.signing import ALGORITHM, Signer, encoded
 
@@ -35,6 +36,8 @@ def eraser(signer: Signer) -> Handler:
             assert row is not None
             if row["refused"] in ("tombstone_already_revoked", "already_erased"):
                 return
+            if row["refused"] == "not_yet":
+                raise Postponed(datetime.fromisoformat(row["report"]["erase_at"]))
             if row["refused"] == "legal_hold":
                 raise PermanentFailure("legal_hold: an active legal hold keeps it; revoking the hold resumes this.")
             if row["refused"] is not None:
@@ -70,17 +73,23 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
         "completed_at": report["completed_at"],
         "destroyed": report["counts"],
         "columns_checked": looked,
-        # Names of its that stand elsewhere, in the words of other entities or labels of people's own making.
-        "names_left": [
-            {"table": entry["table"], "column": entry["column"], "rows": entry["rows"]}
-            for entry in found
-            if entry["kind"] == "name"
-        ],
+        "searched_for": {"names": report["names"], "values": report["values"]},
+        # What stands elsewhere: in the names of other entities, in labels of people's own making, or said by others.
+        "names_left": _left(found, "name"),
+        "values_left": _left(found, "value"),
         "outside": OUTSIDE,
         "algorithm": ALGORITHM,
         "public_key": encoded(public_key),
         "software": f"palimpsest {__version__}",
     }
+
+
+def _left(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [
+        {"table": entry["table"], "column": entry["column"], "rows": entry["rows"]}
+        for entry in found
+        if entry["kind"] == kind
+    ]
 
 
 async def seal(job: Job) -> None:

@@ -14,6 +14,7 @@ from app.facts.drafts import alone, entity_row
 from app.facts.retries import retried
 from app.history import queries
 from app.history.schemas import (
+    HiddenCount,
     Receipt,
     RevocationRead,
     TombstoneCreate,
@@ -56,7 +57,7 @@ def _scopes(given: Any) -> list[str] | None:
     found = [SYNONYMS.get(name, name) for name in names if isinstance(name, str)]
     if not found or len(found) != len(names) or not set(found) <= set(SCOPES):
         raise BadRequest(f"scope: * for all, or one or several of {', '.join(SCOPES)}.", code="tombstone_invalid_scope")
-    return list(dict.fromkeys(found))
+    return None if set(found) == set(SCOPES) else list(dict.fromkeys(found))
 
 
 def _entity(data: TombstoneCreate) -> Row:
@@ -110,7 +111,14 @@ async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreat
             tombstone = await _read(step.session, who, tombstone_id)
             # A key bound to a project does not see jobs of the whole tenant; it follows the tombstone itself.
             followed = UUID(job_id) if data.erase and who.key_project is None else None
-            return await step.answer(201, TombstoneCreated(tombstone=tombstone, job_id=followed))
+            return await step.answer(
+                201,
+                TombstoneCreated(
+                    tombstone=tombstone,
+                    job_id=followed,
+                    hidden=HiddenCount(facts=row["facts_hidden"], notes=row["notes_hidden"]),
+                ),
+            )
 
     return await retried(write)
 

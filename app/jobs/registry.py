@@ -19,6 +19,14 @@ class PermanentFailure(Exception):
     """Trying again cannot help: the job fails at once."""
 
 
+class Postponed(Exception):
+    """Its time has not come: the job goes back to the queue until then, as if it had never been leased."""
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__(f"not before {until.isoformat()}")
+        self.until = until
+
+
 class LeaseLost(Exception):
     """Somebody else has the job now, or it was cancelled: what this attempt did is rolled back."""
 

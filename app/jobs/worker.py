@@ -17,7 +17,7 @@ from app.config import Settings
 from app.db.database import Database
 from app.errors import AppError, Unavailable
 from app.jobs import queries
-from app.jobs.registry import Job, LeaseLost, PermanentFailure, Registry
+from app.jobs.registry import Job, LeaseLost, PermanentFailure, Postponed, Registry
 from app.telemetry.logs import describe_failure
 from app.telemetry.metrics import JOB_SECONDS, JOB_WAIT_SECONDS, JOBS
 from app.telemetry.traces import span
@@ -137,6 +137,9 @@ class Worker:
                 await asyncio.shield(self._finish(job, "pending", available_at=datetime.now(UTC)))
                 return "returned"
             return "lease_lost"
+        except Postponed as problem:
+            await self._finish(job, "pending", available_at=problem.until)
+            return "postponed"
         except PermanentFailure as problem:
             await self._finish(job, "failed", error=str(problem))
             return "failed"

@@ -60,6 +60,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "retracted_at": None,
     },
     "graph_fact_evidence": {"suppression": 0},
+    "graph_fact_mentions": {"suppression": 0},
     "graph_fact_supersessions": {"suppression": 0},
     "fact_closings": {"suppression": 0},
     "fact_confidences": {"suppression": 0},

@@ -203,8 +203,8 @@ TAMPERED = [
     ("DELETE FROM audit_log WHERE sequence > 7", "line 8 is missing (to 10)"),
     ("DELETE FROM audit_log", "line 1 is missing (to 10)"),
     (
-        "UPDATE audit_log SET sequence = -sequence WHERE sequence IN (3, 4); "
-        "UPDATE audit_log SET sequence = 7 + sequence WHERE sequence IN (-3, -4)",
+        "UPDATE audit_log SET sequence = sequence + 100 WHERE sequence IN (3, 4); "
+        "UPDATE audit_log SET sequence = 107 - sequence WHERE sequence IN (103, 104)",
         "line 3 was altered",
     ),
     (

@@ -152,7 +152,7 @@ async def _sweep(db: Database, who: Scope, *, now: datetime, dry_run: bool) -> l
                 return await session.rows(queries.SWEEP_DECAY, arguments)
 
         rows = await retried(step)
-        swept += rows
+        swept += [row for row in rows if row["action"] != "skipped"]
         if len(rows) < SWEPT_AT_ONCE:
             return swept
         after = rows[-1]["fact_id"]

@@ -1,0 +1,33 @@
+-- What an erasure of an entity in these scopes (NULL: all) destroys: its facts, facts that point to it or name it, notes
+-- that mention it or are evidence of its facts. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_doomed(
+    p_tenant text, p_project text, p_entity uuid, p_scopes text[], OUT facts uuid[], OUT notes uuid[])
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+BEGIN
+    facts := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
+          AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+        UNION
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
+          AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+        UNION
+        SELECT f.fact_id FROM graph_fact_mentions m
+        JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = m.fact_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity AND (p_scopes IS NULL OR f.scope = ANY (p_scopes)));
+    notes := ARRAY(
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM graph_facts f
+        JOIN graph_fact_evidence v ON v.tenant_id = p_tenant AND v.fact_id = f.fact_id
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = v.note_id
+        WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (facts) AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+          AND (f.subject_entity_id = p_entity OR f.object_entity_id = p_entity));
+END
+$$;

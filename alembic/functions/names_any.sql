@@ -1,0 +1,9 @@
+-- Whether a text holds one of these ids.
+CREATE OR REPLACE FUNCTION names_any(p_text text, p_ids uuid[])
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM regexp_matches(p_text, '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
+        WHERE u.id[1]::uuid = ANY (p_ids))
+$$;
