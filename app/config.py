@@ -76,7 +76,7 @@ def _secret(raw: str) -> str:
 
 
 def _names(raw: str) -> frozenset[str]:
-    return frozenset(" ".join(name.split()).lower() for name in raw.split(",") if name.strip())
+    return frozenset(name.strip() for name in raw.split(",") if name.strip())
 
 
 def _signing_key(raw: str) -> bytes:

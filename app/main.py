@@ -17,6 +17,7 @@ from app.db.database import Database
 from app.db.migrations import head_revision
 from app.db.schema import load_metadata
 from app.errors import AppError, ConfigError, StartupError
+from app.facts.names import normalize_entity_name
 from app.facts.routes import router as facts_router
 from app.facts.upkeep.decay import decay
 from app.facts.upkeep.routes import router as upkeep_router
@@ -133,7 +134,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "metrics_token": settings.metrics_token,
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
-        "hold_denied": settings.legal_hold_denied,
+        "hold_denied": frozenset(normalize_entity_name(name) for name in settings.legal_hold_denied),
         "signer": Signer(database, settings.signing_key),
     }
     api = Router(

@@ -41,15 +41,10 @@ BEGIN
                 SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at, v.suppression
                 FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.fact_id = v_fact.fact_id
                 ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-                UPDATE graph_facts f
-                SET confidence = least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
-                                          / (f.mentions + v_fact.mentions)),
-                    mentions = f.mentions + v_fact.mentions, updated_at = p_now
-                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
-                UPDATE entity_edges x SET confidence = f.confidence
-                FROM graph_facts f
-                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held
-                  AND f.tenant_id = p_tenant AND f.fact_id = v_held;
+                PERFORM weigh_fact(p_tenant, p_project, v_held,
+                                   least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
+                                            / (f.mentions + v_fact.mentions)), p_now, v_fact.mentions, false)
+                FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
                 PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
                 INSERT INTO graph_fact_supersessions (
                     tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)

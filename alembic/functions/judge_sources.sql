@@ -28,7 +28,7 @@ BEGIN
                    AS failures
         FROM (SELECT f.fact_id, f.created_at, f.retracted_at FROM graph_facts f
               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = w.source
-                AND f.suppression = 0
+                AND f.suppression = 0 AND (coalesce(cardinality(s.agents), 0) = 0 OR f.agent_id = ANY (s.agents))
               ORDER BY f.created_at DESC LIMIT 1000) f
     ) h;
 END

@@ -171,13 +171,13 @@ BEGIN
                 SELECT w.fact_id, d.confidence, d.created_at
                 FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx WHERE NOT w.is_new
             LOOP
-                UPDATE graph_facts f SET mentions = f.mentions + 1, updated_at = v_moment
-                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL
-                RETURNING least(1, (f.confidence * (f.mentions - 1) + v_confidence) / f.mentions) INTO v_confidence;
+                SELECT least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1)) INTO v_confidence
+                FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL;
                 IF NOT FOUND THEN
                     RAISE EXCEPTION 'a fact was taken back while it was confirmed' USING ERRCODE = '40001';
                 END IF;
-                PERFORM weigh_fact(p_tenant, p_project, v_held, v_confidence, v_moment, false);
+                PERFORM weigh_fact(p_tenant, p_project, v_held, v_confidence, v_moment, 1, false);
             END LOOP;
             PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx

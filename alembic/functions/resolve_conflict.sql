@@ -65,7 +65,11 @@ BEGIN
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.fact_id IN (v_conflict.fact_a, v_conflict.fact_b)
           AND f.fact_id <> p_winner AND f.retracted_at IS NULL ORDER BY f.fact_id);
-    PERFORM weigh_fact(v_tenant, v_project, p_winner, 1.0, v_now, false);
+    -- A value that was just written for this is no new conflict.
+    DELETE FROM fact_conflicts c
+    WHERE c.tenant_id = v_tenant AND v_winner.created_at >= now() AND c.conflict_id <> p_conflict
+      AND c.fact_b = p_winner AND c.fact_a = ANY (v_losers);
+    PERFORM weigh_fact(v_tenant, v_project, p_winner, 1.0, v_now, 0, false);
     INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, kind, created_at)
     SELECT v_tenant, v_project, p_winner, f.fact_hash, 'resolves', v_now
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_losers)

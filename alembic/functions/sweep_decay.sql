@@ -50,7 +50,8 @@ BEGIN
         FROM judged j
         CROSS JOIN LATERAL (
             SELECT least(j.confidence, greatest(
-                j.min_confidence, j.confidence * exp(-ln(2) * greatest(j.age, 0) / j.half_life_s))) AS fallen
+                j.min_confidence,
+                j.confidence * exp(greatest(-700, -ln(2) * greatest(j.age, 0) / j.half_life_s)))) AS fallen
         ) c
         WHERE CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN j.age > j.ttl_s
                    -- What hardly changed waits: each change is a line of history, and nothing is lost by waiting.
@@ -74,7 +75,7 @@ BEGIN
                 PERFORM take_back(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
                                   ARRAY[clock_timestamp()]);
             ELSE
-                PERFORM weigh_fact(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), true);
+                PERFORM weigh_fact(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), 0, true);
             END IF;
         END IF;
         fact_id := v_due.fact_id;

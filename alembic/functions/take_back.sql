@@ -24,7 +24,9 @@ BEGIN
         UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
         WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         IF v_fact.object_entity_id IS NOT NULL THEN
-            UPDATE entity_edges x SET confidence = 0, retracted_at = p_moments[i]
+            UPDATE entity_edges x
+            SET confidence = 0, retracted_at = p_moments[i],
+                decayed_at = CASE p_kind WHEN 'decayed' THEN p_moments[i] ELSE x.decayed_at END
             WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
             CONTINUE;
         END IF;

@@ -1,6 +1,7 @@
--- Gives a fact and its edge another confidence, and logs which it had. Runs with the rights of its caller.
+-- Gives a fact and its edge another confidence, and more mentions, and logs what it had. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION weigh_fact(
-    p_tenant text, p_project text, p_fact uuid, p_confidence double precision, p_moment timestamptz, p_decayed boolean)
+    p_tenant text, p_project text, p_fact uuid, p_confidence double precision, p_moment timestamptz, p_mentions int,
+    p_decayed boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -9,11 +10,12 @@ SET jit = off
 AS $$
 BEGIN
     INSERT INTO fact_confidences (
-        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, suppression)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.suppression
+        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, previous_mentions, suppression)
+    SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.mentions, f.suppression
     FROM graph_facts f
-    WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND f.confidence <> p_confidence;
-    UPDATE graph_facts f SET confidence = p_confidence, weighed_at = p_moment, updated_at = p_moment
+    WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND (f.confidence <> p_confidence OR p_mentions > 0);
+    UPDATE graph_facts f
+    SET confidence = p_confidence, mentions = f.mentions + p_mentions, weighed_at = p_moment, updated_at = p_moment
     WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact;
     UPDATE entity_edges x
     SET confidence = p_confidence, weighed_at = p_moment,

@@ -132,12 +132,17 @@ BEGIN
         JOIN json_to_recordset(p_entities) AS n(ref int, norm text) ON n.ref = d.s
         LEFT JOIN json_to_recordset(p_entities) AS m(ref int, norm text) ON m.ref = d.o
         LEFT JOIN LATERAL (
-            SELECT e.canonical_norm FROM graph_entities e
+            -- Of what is hidden the name as it was said, as if it were new.
+            SELECT CASE WHEN e.suppression = 0 THEN e.canonical_norm END AS canonical_norm FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_entities[d.s] OFFSET 0) s ON true
         LEFT JOIN LATERAL (
-            SELECT e.canonical_norm FROM graph_entities e
+            SELECT CASE WHEN e.suppression = 0 THEN e.canonical_norm END AS canonical_norm FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_entities[d.o] OFFSET 0) o ON true
         WHERE d.refused IS NULL AND d.valid_from IS NOT NULL;
+        IF v_hashed IS NOT NULL THEN
+            -- Two that cite each other must not be written at the same time, each unaware of the other.
+            PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+        END IF;
         v_cycles := find_cycles(v_tenant, v_project, v_hashed, v_hashes, p_derived);
     END IF;
     IF cardinality(v_cycles) > 0 THEN

@@ -66,6 +66,7 @@ CREATE TABLE fact_confidences (
     fact_id UUID NOT NULL,
     recorded_at TIMESTAMP WITH TIME ZONE NOT NULL,
     previous_confidence DOUBLE PRECISION NOT NULL,
+    previous_mentions INTEGER NOT NULL,
     suppression SMALLINT DEFAULT 0 NOT NULL,
     CONSTRAINT fact_confidences_pkey PRIMARY KEY (tenant_id, change_id),
     CONSTRAINT fact_confidences_tenant_id_fact_id_fkey FOREIGN KEY(tenant_id, fact_id)
@@ -296,7 +297,8 @@ END
 $$;""",
     """
 CREATE OR REPLACE FUNCTION weigh_fact(
-    p_tenant text, p_project text, p_fact uuid, p_confidence double precision, p_moment timestamptz, p_decayed boolean)
+    p_tenant text, p_project text, p_fact uuid, p_confidence double precision, p_moment timestamptz, p_mentions int,
+    p_decayed boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -305,11 +307,12 @@ SET jit = off
 AS $$
 BEGIN
     INSERT INTO fact_confidences (
-        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, suppression)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.suppression
+        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, previous_mentions, suppression)
+    SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.mentions, f.suppression
     FROM graph_facts f
-    WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND f.confidence <> p_confidence;
-    UPDATE graph_facts f SET confidence = p_confidence, weighed_at = p_moment, updated_at = p_moment
+    WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND (f.confidence <> p_confidence OR p_mentions > 0);
+    UPDATE graph_facts f
+    SET confidence = p_confidence, mentions = f.mentions + p_mentions, weighed_at = p_moment, updated_at = p_moment
     WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact;
     UPDATE entity_edges x
     SET confidence = p_confidence, weighed_at = p_moment,
@@ -803,7 +806,7 @@ BEGIN
                    AS failures
         FROM (SELECT f.fact_id, f.created_at, f.retracted_at FROM graph_facts f
               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = w.source
-                AND f.suppression = 0
+                AND f.suppression = 0 AND (coalesce(cardinality(s.agents), 0) = 0 OR f.agent_id = ANY (s.agents))
               ORDER BY f.created_at DESC LIMIT 1000) f
     ) h;
 END
@@ -1385,7 +1388,11 @@ BEGIN
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.fact_id IN (v_conflict.fact_a, v_conflict.fact_b)
           AND f.fact_id <> p_winner AND f.retracted_at IS NULL ORDER BY f.fact_id);
-    PERFORM weigh_fact(v_tenant, v_project, p_winner, 1.0, v_now, false);
+    -- A value that was just written for this is no new conflict.
+    DELETE FROM fact_conflicts c
+    WHERE c.tenant_id = v_tenant AND v_winner.created_at >= now() AND c.conflict_id <> p_conflict
+      AND c.fact_b = p_winner AND c.fact_a = ANY (v_losers);
+    PERFORM weigh_fact(v_tenant, v_project, p_winner, 1.0, v_now, 0, false);
     INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, kind, created_at)
     SELECT v_tenant, v_project, p_winner, f.fact_hash, 'resolves', v_now
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_losers)
@@ -1449,7 +1456,8 @@ BEGIN
         FROM judged j
         CROSS JOIN LATERAL (
             SELECT least(j.confidence, greatest(
-                j.min_confidence, j.confidence * exp(-ln(2) * greatest(j.age, 0) / j.half_life_s))) AS fallen
+                j.min_confidence,
+                j.confidence * exp(greatest(-700, -ln(2) * greatest(j.age, 0) / j.half_life_s)))) AS fallen
         ) c
         WHERE CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN j.age > j.ttl_s
                    -- What hardly changed waits: each change is a line of history, and nothing is lost by waiting.
@@ -1473,7 +1481,7 @@ BEGIN
                 PERFORM take_back(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
                                   ARRAY[clock_timestamp()]);
             ELSE
-                PERFORM weigh_fact(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), true);
+                PERFORM weigh_fact(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), 0, true);
             END IF;
         END IF;
         fact_id := v_due.fact_id;
@@ -1689,15 +1697,10 @@ BEGIN
                 SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at, v.suppression
                 FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.fact_id = v_fact.fact_id
                 ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-                UPDATE graph_facts f
-                SET confidence = least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
-                                          / (f.mentions + v_fact.mentions)),
-                    mentions = f.mentions + v_fact.mentions, updated_at = p_now
-                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
-                UPDATE entity_edges x SET confidence = f.confidence
-                FROM graph_facts f
-                WHERE x.tenant_id = p_tenant AND x.edge_id = v_held
-                  AND f.tenant_id = p_tenant AND f.fact_id = v_held;
+                PERFORM weigh_fact(p_tenant, p_project, v_held,
+                                   least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
+                                            / (f.mentions + v_fact.mentions)), p_now, v_fact.mentions, false)
+                FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
                 PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
                 INSERT INTO graph_fact_supersessions (
                     tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
@@ -2104,13 +2107,13 @@ BEGIN
                 SELECT w.fact_id, d.confidence, d.created_at
                 FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx WHERE NOT w.is_new
             LOOP
-                UPDATE graph_facts f SET mentions = f.mentions + 1, updated_at = v_moment
-                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL
-                RETURNING least(1, (f.confidence * (f.mentions - 1) + v_confidence) / f.mentions) INTO v_confidence;
+                SELECT least(1, (f.confidence * f.mentions + v_confidence) / (f.mentions + 1)) INTO v_confidence
+                FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.fact_id = v_held AND f.retracted_at IS NULL;
                 IF NOT FOUND THEN
                     RAISE EXCEPTION 'a fact was taken back while it was confirmed' USING ERRCODE = '40001';
                 END IF;
-                PERFORM weigh_fact(p_tenant, p_project, v_held, v_confidence, v_moment, false);
+                PERFORM weigh_fact(p_tenant, p_project, v_held, v_confidence, v_moment, 1, false);
             END LOOP;
             PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
@@ -2516,6 +2519,53 @@ BEGIN
 END
 $$;""",
     """
+CREATE OR REPLACE FUNCTION take_back(
+    p_tenant text, p_project text, p_agent text, p_facts uuid[], p_kind text, p_reason text,
+    p_moments timestamptz[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+DECLARE
+    v_fact graph_facts;
+    v_conflict uuid;
+BEGIN
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        INSERT INTO fact_retractions (
+            tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, suppression, kind, reason,
+            retracted_by, confidence_before, retracted_at)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], v_fact.agent_id, v_fact.scope, v_fact.garden_id,
+                v_fact.suppression, p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
+        UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        IF v_fact.object_entity_id IS NOT NULL THEN
+            UPDATE entity_edges x
+            SET confidence = 0, retracted_at = p_moments[i],
+                decayed_at = CASE p_kind WHEN 'decayed' THEN p_moments[i] ELSE x.decayed_at END
+            WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
+            CONTINUE;
+        END IF;
+        FOR v_conflict IN
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_a)
+            UNION ALL
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_b)
+        LOOP
+            UPDATE fact_conflicts c
+            SET status = 'resolved', resolved_by = p_agent, resolved_at = p_moments[i], resolution_note = p_kind
+            WHERE c.tenant_id = p_tenant AND c.conflict_id = v_conflict;
+        END LOOP;
+    END LOOP;
+END
+$$;""",
+    """
 CREATE OR REPLACE FUNCTION write_facts(
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean,
     p_key text DEFAULT '', p_admin boolean DEFAULT false)
@@ -2642,12 +2692,17 @@ BEGIN
         JOIN json_to_recordset(p_entities) AS n(ref int, norm text) ON n.ref = d.s
         LEFT JOIN json_to_recordset(p_entities) AS m(ref int, norm text) ON m.ref = d.o
         LEFT JOIN LATERAL (
-            SELECT e.canonical_norm FROM graph_entities e
+            -- Of what is hidden the name as it was said, as if it were new.
+            SELECT CASE WHEN e.suppression = 0 THEN e.canonical_norm END AS canonical_norm FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_entities[d.s] OFFSET 0) s ON true
         LEFT JOIN LATERAL (
-            SELECT e.canonical_norm FROM graph_entities e
+            SELECT CASE WHEN e.suppression = 0 THEN e.canonical_norm END AS canonical_norm FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_entities[d.o] OFFSET 0) o ON true
         WHERE d.refused IS NULL AND d.valid_from IS NOT NULL;
+        IF v_hashed IS NOT NULL THEN
+            -- Two that cite each other must not be written at the same time, each unaware of the other.
+            PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+        END IF;
         v_cycles := find_cycles(v_tenant, v_project, v_hashed, v_hashes, p_derived);
     END IF;
     IF cardinality(v_cycles) > 0 THEN
@@ -3767,6 +3822,51 @@ BEGIN
 END
 $$;""",
     """
+CREATE OR REPLACE FUNCTION take_back(
+    p_tenant text, p_project text, p_agent text, p_facts uuid[], p_kind text, p_reason text,
+    p_moments timestamptz[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+DECLARE
+    v_fact graph_facts;
+    v_conflict uuid;
+BEGIN
+    FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
+        SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        INSERT INTO fact_retractions (
+            tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, suppression, kind, reason,
+            retracted_by, confidence_before, retracted_at)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], v_fact.agent_id, v_fact.scope, v_fact.garden_id,
+                v_fact.suppression, p_kind, p_reason, p_agent, v_fact.confidence, p_moments[i]);
+        UPDATE graph_facts f SET confidence = 0, retracted_at = p_moments[i], updated_at = p_moments[i]
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
+        IF v_fact.object_entity_id IS NOT NULL THEN
+            UPDATE entity_edges x SET confidence = 0, retracted_at = p_moments[i]
+            WHERE x.tenant_id = p_tenant AND x.edge_id = p_facts[i];
+            CONTINUE;
+        END IF;
+        FOR v_conflict IN
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_a)
+            UNION ALL
+            (SELECT c.conflict_id FROM fact_conflicts c
+             WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN p_facts[i] AND p_facts[i] AND c.status = 'open'
+             ORDER BY c.fact_b)
+        LOOP
+            UPDATE fact_conflicts c
+            SET status = 'resolved', resolved_by = p_agent, resolved_at = p_moments[i], resolution_note = p_kind
+            WHERE c.tenant_id = p_tenant AND c.conflict_id = v_conflict;
+        END LOOP;
+    END LOOP;
+END
+$$;""",
+    """
 CREATE OR REPLACE FUNCTION write_facts(
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean)
 RETURNS TABLE (
@@ -4010,7 +4110,7 @@ SIGNATURES = (
     "settle_entity(text, text, text, uuid)",
     "settle_notes(text, text, uuid[])",
     "settle_facts(text, text, text, uuid[])",
-    "weigh_fact(text, text, uuid, double precision, timestamptz, boolean)",
+    "weigh_fact(text, text, uuid, double precision, timestamptz, int, boolean)",
     "record_event(text, text, jsonb)",
     "stricter_level(smallint, smallint)",
     "hidden_level(text[], text[], text)",

@@ -174,7 +174,9 @@ async def notices_of(
     held = {row["entity_id"] for row in rows if row["suppression"] == HELD}
     if not held:
         return UNSET
-    return await hold_notices(db, who, entities=held, denied=denied, entity_ids=sorted(held))
+    return await hold_notices(
+        db, who, entities={(found, None) for found in held}, denied=denied, entity_ids=sorted(held)
+    )
 
 
 async def list_entities(

@@ -247,15 +247,17 @@ class FactFilter:
             f") ELSE {fact}.valid_until END"
         )
 
-    def confidence(self, fact: str = "f") -> str:
-        """How sure it was at the known time, before it was weighed anew or taken back."""
+    def confidence(self, fact: str = "f", *, weighed: str | None = None) -> str:
+        """How sure it was at the known time, before it was weighed anew (`weighed`: as looked up) or taken back."""
         if self.known_at is None:
             return f"{fact}.confidence"
-        return (
-            f"coalesce(CASE WHEN {fact}.weighed_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
+        before = weighed or (
+            f"CASE WHEN {fact}.weighed_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
             "SELECT w.previous_confidence FROM fact_confidences w WHERE w.tenant_id = %(tenant)s "
-            f"AND w.fact_id = {fact}.fact_id AND w.recorded_at > {self.known_at} ORDER BY w.recorded_at LIMIT 1) END, "
-            f"CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("
+            f"AND w.fact_id = {fact}.fact_id AND w.recorded_at > {self.known_at} ORDER BY w.recorded_at LIMIT 1) END"
+        )
+        return (
+            f"coalesce({before}, CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("  # noqa: S608
             "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
             f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) END, {fact}.confidence)"
         )
@@ -322,10 +324,10 @@ _FACT = """
            ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d
                  WHERE d.tenant_id = %(tenant)s AND d.fact_id = f.fact_id AND d.kind = 'derived'
                  ORDER BY d.source_hash) AS derived_from,
-           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions, f.suppression
+           encode(f.fact_hash, 'hex') AS fact_hash, f.told AS mentions, f.suppression
     FROM {chosen} c
     CROSS JOIN LATERAL (
-        SELECT x.*, {ends} AS ends, {confidence} AS sure FROM graph_facts x
+        SELECT x.*, {ends} AS ends, {confidence} AS sure, {mentions} AS told FROM graph_facts x{weighed}
         WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
     CROSS JOIN LATERAL (
         SELECT x.* FROM graph_entities x
@@ -338,6 +340,14 @@ _FACT = """
         WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.object_entity_id OFFSET 0) o ON true
     WHERE {known}
     ORDER BY {order}"""
+
+
+# What a fact weighed before the first change after a time.
+_WEIGHED = """ LEFT JOIN LATERAL (
+            SELECT w.previous_confidence, w.previous_mentions FROM fact_confidences w
+            WHERE x.weighed_at > {known} AND w.tenant_id = %(tenant)s AND w.fact_id = x.fact_id
+              AND w.recorded_at > {known}
+            ORDER BY w.recorded_at LIMIT 1) w ON true"""
 
 
 def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
@@ -353,7 +363,9 @@ def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
         retracted = f"CASE WHEN f.retracted_at <= {known} THEN f.retracted_at END"
         cited = f"v.created_at <= {known}"
     return _FACT.format(
-        confidence=when.confidence("x"),
+        confidence=when.confidence("x", weighed="w.previous_confidence"),
+        mentions="x.mentions" if known is None else "coalesce(w.previous_mentions, x.mentions)",
+        weighed="" if known is None else _WEIGHED.format(known=known),
         disputed=when.disputed,
         ends=when.ends("x"),
         closed=closed or "f.closed_at",
@@ -485,11 +497,13 @@ def select_closings(*, tenant_id: str, fact_id: str) -> Any:
     )
 
 
-# The active holds on these entities: what an administrator is told who reads what they hide.
+# The active holds on these entities in these scopes (NULL: any): what is told to who reads what they hide.
 HOLDS = """
     SELECT t.tombstone_id, t.entity_id, t.entity, t.created_at FROM tombstones t
     WHERE t.tenant_id = %(tenant)s AND t.project_id = %(project)s AND t.legal_hold
-      AND t.entity_id = ANY (%(entities)s::uuid[])
+      AND EXISTS (SELECT FROM unnest(%(entities)s::uuid[], %(scopes)s::text[]) h(entity_id, scope)
+                  WHERE h.entity_id = t.entity_id
+                    AND (t.scopes IS NULL OR h.scope IS NULL OR h.scope = ANY (t.scopes)))
       AND NOT EXISTS (SELECT FROM tombstone_revocations r
                       WHERE r.tenant_id = %(tenant)s AND r.tombstone_id = t.tombstone_id)
     ORDER BY t.created_at, t.tombstone_id"""

@@ -116,7 +116,8 @@ async def _notices(
     held = [row for row in rows if row["suppression"] == HELD]
     if not held:
         return UNSET
-    entities = {row[name] for row in held for name in ("subject_id", "object_id") if row[name] is not None}
+    ends = ("subject_id", "object_id")
+    entities = {(row[name], row["scope"]) for row in held for name in ends if row[name] is not None}
     return await hold_notices(db, who, entities=entities, denied=denied, fact_ids=[row["fact_id"] for row in held])
 
 

@@ -398,6 +398,7 @@ fact_confidences = _log(
     _id("fact_id"),
     _moment("recorded_at"),
     Column("previous_confidence", Double, nullable=False),
+    Column("previous_mentions", Integer, nullable=False),
     PrimaryKeyConstraint("tenant_id", "change_id"),
     *_fact_key("fact_id"),
     Index("fact_confidences_fact_idx", "tenant_id", "fact_id", "recorded_at"),

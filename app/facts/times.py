@@ -11,6 +11,7 @@ from app.db.database import Database, Row
 from app.db.scope import LEGAL_HOLD
 from app.errors import BadRequest, Forbidden
 from app.facts import queries
+from app.facts.names import normalize_entity_name
 from app.facts.schemas import TombstoneNotice
 from app.web import audit
 from app.web.auth import Principal
@@ -59,15 +60,25 @@ async def look_back(db: Database, who: Principal, query: str, params: dict[str, 
 
 
 async def hold_notices(
-    db: Database, who: Principal, *, entities: set[UUID], denied: frozenset[str], **read: list[UUID]
+    db: Database, who: Principal, *, entities: set[tuple[UUID, str | None]], denied: frozenset[str], **read: list[UUID]
 ) -> list[TombstoneNotice]:
-    """The holds that hide what is about to be shown; nothing is shown before the reading is on record."""
+    """The holds that hide what is about to be shown (entities, each in a scope or any); nothing is shown before the
+    reading is on record."""
     if not entities:
         return []
     async with db.tenant(who) as session:
-        place = {"tenant": who.tenant_id, "project": who.project_id, "entities": [str(found) for found in entities]}
+        place = {
+            "tenant": who.tenant_id,
+            "project": who.project_id,
+            "entities": [str(entity_id) for entity_id, _ in entities],
+            "scopes": [scope for _, scope in entities],
+        }
         rows = await session.query(queries.HOLDS, place)
-        forbidden = [row["entity"] for row in rows if EVERYTHING in denied or (row["entity"] or "").lower() in denied]
+        forbidden = [
+            row["entity"]
+            for row in rows
+            if EVERYTHING in denied or normalize_entity_name(row["entity"] or "") in denied
+        ]
         if forbidden or (not rows and EVERYTHING in denied):
             raise Forbidden(
                 "as_of: this deployment does not let administrators look back at an entity under legal hold that is "

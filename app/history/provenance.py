@@ -1,5 +1,6 @@
 """The walk from a fact to what it was derived from."""
 
+from collections import Counter
 from datetime import datetime
 from uuid import UUID
 
@@ -40,17 +41,15 @@ async def get_provenance(
     # One step further than asked tells whether there is more.
     shown = [row for row in rows[:MAX_ROWS] if row["depth"] <= depth]
     facts = await reading.read_facts(db, who, ids={row["fact_id"] for row in shown if row["fact_id"]}, as_of=as_of)
-    fan = max((sum(row["parent"] == parent for row in rows) for parent in {row["parent"] for row in rows}), default=0)
+    edges = {(row["parent"], row["hash"], row["kind"]): None for row in shown if row["parent"] is not None}
+    further = {(row["parent"], row["hash"], row["kind"]) for row in rows[:MAX_ROWS] if row["depth"] > depth}
+    fan = Counter(parent for parent, _, _ in edges)
     return Provenance(
         root_fact_id=fact_id,
         depth_limit=depth,
         nodes=[_node(row, facts) for row in _first_of_each(shown)],
-        edges=[
-            ProvenanceEdge(derived_fact_id=row["parent"], source_hash=row["hash"], kind=row["kind"])
-            for row in shown
-            if row["parent"] is not None
-        ],
-        truncated=len(rows) > len(shown) or fan > MAX_SOURCES,
+        edges=[ProvenanceEdge(derived_fact_id=parent, source_hash=digest, kind=kind) for parent, digest, kind in edges],
+        truncated=len(rows) > MAX_ROWS or not further <= set(edges) or max(fan.values(), default=0) > MAX_SOURCES,
     )
 
 

@@ -19,12 +19,12 @@ PLAINER = {
 }
 
 
-def as_utc(moment: datetime, field: str) -> datetime:
+def as_utc(moment: datetime, field: str, *, code: str | None = None) -> datetime:
     """The same moment in UTC; one that no calendar of ours holds is refused."""
     try:
         return moment.astimezone(UTC)
     except OverflowError as problem:
-        raise BadRequest(f"{field}: outside the years 1 to 9999.") from problem
+        raise BadRequest(f"{field}: outside the years 1 to 9999.", code=code) from problem
 
 
 def parse_moment(text: str | None, field: str, *, code: str | None = None) -> datetime | None:
@@ -38,7 +38,7 @@ def parse_moment(text: str | None, field: str, *, code: str | None = None) -> da
         raise BadRequest(f"{field}: not a time such as 2026-01-31T12:00:00Z.", code=code) from problem
     if moment.tzinfo is None:
         raise BadRequest(f"{field}: a time with a zone, such as 2026-01-31T12:00:00Z.", code=code)
-    return as_utc(moment, field)
+    return as_utc(moment, field, code=code)
 
 
 def invalid_body(problem: msgspec.ValidationError) -> BadRequest:

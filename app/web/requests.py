@@ -150,7 +150,6 @@ HoldDenied = NamedDependency[SkipValidation[frozenset[str]]]
 AsOf = Annotated[
     str | None,
     QueryParameter(
-        max_length=40,
         description="As it was known at this time (scope history:as_of); not before the project's floor.",
     ),
 ]

@@ -1,5 +1,6 @@
 """Use cases of conflicts: which there are, and how they end."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from app.facts.retries import retried
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn
 from app.facts.upkeep import queries
 from app.facts.upkeep.schemas import ConflictList, ConflictRead, ConflictResolve, ConflictResolved
+from app.facts.values import read_value
 from app.web.auth import Principal, require_project
 from app.web.pages import Page
 
@@ -69,6 +71,8 @@ async def resolve_conflict(
     """Ends a conflict with a winner or a new value, in one transaction; the losers stay as history."""
     if (data.winner is None) == (data.value is msgspec.UNSET):
         raise BadRequest("winner: name one of the two facts, or give a new value.")
+    if data.winner is not None and (data.evidence or data.valid_from is not None or data.type is not msgspec.UNSET):
+        raise BadRequest("winner: evidence, valid_from and type are said of a new value; a winner has its own.")
     if data.note is not None and data.resolution_note is not None:
         raise BadRequest("note: give only one of note or resolution_note.")
     conflict = await get_conflict(db, who, conflict_id=conflict_id)
@@ -104,10 +108,19 @@ async def resolve_conflict(
 
 
 async def _write_value(session: Session, who: Principal, conflict: ConflictRead, data: ConflictResolve) -> UUID:
-    """The new value as a fact of the same place, for as long as what it replaces."""
+    """The value as a fact of the same place, for as long as what it replaces; one that holds it is confirmed."""
     if conflict.status == "resolved" or not conflict.facts:
         raise _already_resolved()
     one = conflict.facts[0]
+    value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "value")
+    place = {
+        "tenant": who.tenant_id,
+        "fact": str(one.fact_id),
+        "pair": [str(conflict.fact_a), str(conflict.fact_b)],
+        "hash": value.hash,
+    }
+    held = await session.query(queries.SAME_VALUE, place)
+    start = held[0]["valid_from"] if held else data.valid_from
     fact = FactCreate(
         subject=EntityRef(entity_id=one.subject.entity_id),
         predicate=str(one.predicate.predicate_id),
@@ -115,10 +128,16 @@ async def _write_value(session: Session, who: Principal, conflict: ConflictRead,
         scope=one.scope,
         garden_id=one.garden_id,
         confidence=1.0,
-        valid_from=data.valid_from or min(found.valid_from for found in conflict.facts),
+        valid_from=start or min(found.valid_from for found in conflict.facts),
+        valid_to=msgspec.UNSET if held else _latest([found.valid_to for found in conflict.facts]),
         evidence=data.evidence,
     )
     return await writing.write_within(session, who, data=fact)
+
+
+def _latest(ends: list[datetime | None]) -> datetime | None:
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None
 
 
 def _already_resolved() -> Conflict:

@@ -45,7 +45,7 @@ async def create_policy(db: Database, who: Principal, *, data: DecayPolicyCreate
         "ttl_s": data.ttl_s,
         "half_life_s": data.half_life_s,
         "min_confidence": data.min_confidence,
-        "exempt_relations": [predicate_name(name, "exempt_relations").norm for name in data.exempt_relations],
+        "exempt_relations": sorted({predicate_name(name, "exempt_relations").norm for name in data.exempt_relations}),
         "created_by": who.agent_id,
         "created_at": datetime.now(UTC),
     }
@@ -161,6 +161,8 @@ async def _sweep(db: Database, who: Scope, *, now: datetime, dry_run: bool) -> l
 async def decay(job: Job) -> None:
     """The sweep by schedule; what was done already is not due again, so that a second attempt harms nothing."""
     now = datetime.now(UTC)
-    await _sweep(job.db, job.scope, now=now, dry_run=False)
+    swept = await _sweep(job.db, job.scope, now=now, dry_run=False)
     async with job.finishing() as session:
+        if swept:
+            await audit.record(session, "fact_write", key_id="schedule", action="decay", affected=len(swept))
         await queries.mark_swept(session, tenant_id=job.scope.tenant_id, project_id=job.scope.project_id or "", now=now)

@@ -27,6 +27,14 @@ _CONFLICTS_ASKED = {
     "conflict": "k.conflict_id = %(conflict)s::uuid",
     "after": "(k.detected_at, k.conflict_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
 }
+# A live fact of the same place as another that holds this very value: of the two, or else the one that is valid now.
+SAME_VALUE = """
+    SELECT x.fact_id, x.valid_from FROM graph_facts f
+    JOIN graph_facts x ON x.tenant_id = %(tenant)s AND x.project_id = f.project_id
+        AND x.subject_entity_id = f.subject_entity_id AND x.predicate_id = f.predicate_id AND x.scope = f.scope
+        AND x.owner_key = f.owner_key AND x.retracted_at IS NULL AND x.object_hash = decode(%(hash)s, 'hex')
+    WHERE f.tenant_id = %(tenant)s AND f.fact_id = %(fact)s::uuid
+    ORDER BY x.fact_id = ANY (%(pair)s::uuid[]) DESC, x.valid_until DESC, x.valid_from DESC LIMIT 1"""
 # Ends a conflict.
 RESOLVE_CONFLICT = text(
     "SELECT * FROM resolve_conflict(CAST(:conflict AS uuid), CAST(:winner AS uuid), :note, :key, :admin)"
@@ -119,3 +127,9 @@ def select_source(*, tenant_id: str, project_id: str, source_id: str) -> Any:
     """One source by its id."""
     c = sources.c
     return select(sources).where(c.tenant_id == tenant_id, c.project_id == project_id, c.source_id == source_id)
+
+
+async def lock_source(session: Session, *, tenant_id: str, project_id: str, source_id: str) -> Row | None:
+    """One source that nobody changes until the transaction ends."""
+    statement = select_source(tenant_id=tenant_id, project_id=project_id, source_id=source_id)
+    return await session.row(statement.with_for_update(read=True))

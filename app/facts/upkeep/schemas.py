@@ -14,7 +14,7 @@ from app.tenancy.schemas import AgentId, Create, Moment, Read, Visibility, Visib
 
 ConflictStatus = Literal["open", "resolved"]
 DecayMode = Literal["retract", "confidence", "dry_run"]
-Seconds = Annotated[float, Meta(gt=0, le=3_155_760_000)]
+Seconds = Annotated[float, Meta(ge=0.000001, le=3_155_760_000)]
 RelationName = Annotated[str, Meta(min_length=1, max_length=200)]
 SourceName = Annotated[str, Meta(min_length=1, max_length=500)]
 

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from app.db.database import Database, Row
 from app.db.scope import Scope
+from app.facts.names import plain_text
 from app.facts.upkeep import queries
 from app.facts.upkeep.schemas import SourceList, SourcePut, SourceRead, SourceWritten
 from app.jobs.queue import NewJob, enqueue
@@ -40,7 +41,7 @@ class Judged:
         }
         registered = {name: row[name] for name in ("identity", "authority") if row[name] is not None}
         self.trust = judge_source(Record(**registered, **standing), self.mode)
-        self.otherwise = judge_source(Record(**standing), self.mode)
+        self.otherwise = judge_source(Record(blocklisted=row["blocklisted"]), self.mode)
         self.until = time.monotonic() + CACHED_SECONDS
 
     def for_agent(self, agent_id: str) -> float:
@@ -80,7 +81,7 @@ async def put_source(db: Database, who: Principal, *, data: SourcePut, once: Onc
         "tenant_id": who.tenant_id,
         "project_id": require_project(who),
         "source_id": new_id(),
-        "source": data.source.strip() or data.source,
+        "source": plain_text(data.source, "source"),
         "identity": data.identity,
         "authority": data.authority,
         "agents": list(dict.fromkeys(data.agents)),
@@ -135,23 +136,45 @@ async def list_sources(db: Database, who: Principal, *, page: Page) -> SourceLis
     return SourceList(sources=shown, next_cursor=next_cursor)
 
 
+class _Changed(Exception):
+    """The source is not what it was when this began."""
+
+
 async def refresh_trust(job: Job) -> None:
-    """Gives every fact of a source, and its edge, the trust the source now has."""
-    place = {"tenant_id": job.scope.tenant_id, "project_id": job.scope.project_id or ""}
-    rows = await job.db.fetch(job.scope, queries.select_source(**place, source_id=job.payload["source_id"]))
-    if rows:
-        (known,) = await job.db.query(job.scope, queries.JUDGE_SOURCES, {"sources": [rows[0]["source"]]})
-        judged = Judged(known)
-        after: str | None = FIRST
-        while after is not None:
-            arguments = {
-                "source": rows[0]["source"],
-                "agents": judged.agents,
-                "trust": judged.trust,
-                "otherwise": judged.otherwise,
-                "after": after,
-                "limit": REFRESHED_AT_ONCE,
-            }
-            async with job.db.tenant(job.scope) as session:
-                row = await session.row(queries.REFRESH_TRUST, arguments)
-            after = None if row is None else str(row["fact_id"])
+    """Gives every fact of a source, and its edge, the trust the source now has; also what it came to have meanwhile."""
+    place = {
+        "tenant_id": job.scope.tenant_id,
+        "project_id": job.scope.project_id or "",
+        "source_id": str(job.payload.get("source_id")),
+    }
+    while True:
+        (source, *_) = [*await job.db.fetch(job.scope, queries.select_source(**place)), None]
+        if source is not None:
+            await _refresh(job, source["source"])
+        try:
+            async with job.finishing() as session:
+                # Held until the job has ended: whoever changes the source afterwards makes a job of their own.
+                now = await queries.lock_source(session, **place)
+                if now is not None and (source is None or now["updated_at"] != source["updated_at"]):
+                    raise _Changed
+            return
+        except _Changed:
+            continue
+
+
+async def _refresh(job: Job, source: str) -> None:
+    (known,) = await job.db.query(job.scope, queries.JUDGE_SOURCES, {"sources": [source]})
+    judged = Judged(known)
+    after: str | None = FIRST
+    while after is not None:
+        arguments = {
+            "source": source,
+            "agents": judged.agents,
+            "trust": judged.trust,
+            "otherwise": judged.otherwise,
+            "after": after,
+            "limit": REFRESHED_AT_ONCE,
+        }
+        async with job.db.tenant(job.scope) as session:
+            row = await session.row(queries.REFRESH_TRUST, arguments)
+        after = None if row is None else str(row["fact_id"])
