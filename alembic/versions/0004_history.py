@@ -901,8 +901,11 @@ BEGIN
         RETURN QUERY
         INSERT INTO jobs AS j (tenant_id, job_id, kind, payload, dedupe_key, priority, created_by, available_at,
                                created_at)
-        VALUES (v_tenant, make_id(), 'seal', '{}', 'seal', 10, 'schedule', v_now, v_now)
-        ON CONFLICT DO NOTHING
+        VALUES (v_tenant, md5('seal ' || v_tenant)::uuid, 'seal', '{}', 'seal', 10, 'schedule', v_now, v_now)
+        ON CONFLICT ON CONSTRAINT jobs_pkey DO UPDATE
+        SET status = 'pending', attempts = 0, available_at = v_now, created_at = v_now, started_at = NULL,
+            finished_at = NULL, last_error = NULL
+        WHERE j.status NOT IN ('pending', 'leased')
         RETURNING j.tenant_id, j.job_id;
     END LOOP;
 END

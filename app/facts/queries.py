@@ -228,9 +228,21 @@ async def find_predicate_alias(session: Session, *, tenant_id: str, scope_key: s
 
 
 class FactFilter:
-    """At which two times facts are asked for; each time is an expression in SQL."""
+    """At which two times facts are asked for; each time is an expression in SQL.
 
-    def __init__(self, *, tenant_id: str, project_id: str, valid_at: datetime | None, as_of: datetime | None) -> None:
+    `key` is the column with the fact's id: edges carry all that is asked here, under the name edge_id.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenant_id: str,
+        project_id: str,
+        valid_at: datetime | None,
+        as_of: datetime | None,
+        key: str = "fact_id",
+    ) -> None:
+        self._key = key
         self.params: dict[str, Any] = {"tenant": tenant_id, "project": project_id, "valid_at": valid_at, "as_of": as_of}
         self.known_at = None if as_of is None else "%(as_of)s::timestamptz"
         # The database's clock decides what is valid now, since it also decided when facts begin.
@@ -243,7 +255,7 @@ class FactFilter:
         return (
             f"CASE WHEN {fact}.closed_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
             "SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c WHERE c.tenant_id = %(tenant)s "
-            f"AND c.fact_id = {fact}.fact_id AND c.recorded_at > {self.known_at} ORDER BY c.recorded_at LIMIT 1"
+            f"AND c.fact_id = {fact}.{self._key} AND c.recorded_at > {self.known_at} ORDER BY c.recorded_at LIMIT 1"
             f") ELSE {fact}.valid_until END"
         )
 
@@ -254,12 +266,13 @@ class FactFilter:
         before = weighed or (
             f"CASE WHEN {fact}.weighed_at > {self.known_at} THEN ("  # noqa: S608 - expressions of ours, never input
             "SELECT w.previous_confidence FROM fact_confidences w WHERE w.tenant_id = %(tenant)s "
-            f"AND w.fact_id = {fact}.fact_id AND w.recorded_at > {self.known_at} ORDER BY w.recorded_at LIMIT 1) END"
+            f"AND w.fact_id = {fact}.{self._key} AND w.recorded_at > {self.known_at} "
+            "ORDER BY w.recorded_at LIMIT 1) END"
         )
         return (
             f"coalesce({before}, CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("  # noqa: S608
             "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
-            f"AND r.fact_id = {fact}.fact_id ORDER BY r.retracted_at LIMIT 1) END, {fact}.confidence)"
+            f"AND r.fact_id = {fact}.{self._key} ORDER BY r.retracted_at LIMIT 1) END, {fact}.confidence)"
         )
 
     @property

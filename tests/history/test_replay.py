@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from app.db.database import Database
 from app.errors import Conflict
-from app.facts import predicates, reading, writing
+from app.facts import predicates, queries, reading, writing
 from app.facts.schemas import (
     FactBatch,
     FactCreate,
@@ -164,8 +164,8 @@ class Chronicle:
 
 
 def shown(facts: list[FactRead]) -> list[dict[str, Any]]:
-    """Facts as they go out, but for what is counted and not believed."""
-    return [{**msgspec.to_builtins(fact), "mentions": None} for fact in facts]
+    """Facts as they go out."""
+    return [msgspec.to_builtins(fact) for fact in facts]
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +205,27 @@ def test_the_past_answers_as_it_answered_then(chronicle: Chronicle) -> None:
 def test_without_a_valid_at_the_time_of_knowing_is_meant(chronicle: Chronicle) -> None:
     for told in chronicle.told[:: WRITES // 50]:
         assert shown(chronicle.facts(as_of=told.moment)) == told.answer
+
+
+@pytest.mark.slow
+def test_edges_answer_for_the_past_by_themselves(chronicle: Chronicle) -> None:
+    """What walks along edges asks them the same questions: they say which there were, how long and how sure."""
+    for told in chronicle.told[:: WRITES // 50]:
+        when = queries.FactFilter(
+            tenant_id="replay", project_id="replay", valid_at=told.moment, as_of=told.moment, key="edge_id"
+        )
+        statement = (
+            f"SELECT x.edge_id, nullif({when.ends('x')}, 'infinity') AS ends, {when.confidence('x')} AS sure "
+            f"FROM entity_edges x WHERE {' AND '.join(when.conditions('x'))}"
+        )
+        rows = chronicle.loop.run(chronicle.db.query(chronicle.who, statement, when.params))
+        found = {(str(row["edge_id"]), row["ends"], row["sure"]) for row in rows}
+        facts = chronicle.facts(as_of=told.moment, valid_at=told.moment)
+        assert found == {
+            (str(fact.fact_id), fact.valid_to, fact.confidence)
+            for fact in facts
+            if fact.object.entity is not msgspec.UNSET
+        }
 
 
 @pytest.mark.slow
