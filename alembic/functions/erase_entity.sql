@@ -19,11 +19,12 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_whole boolean;
     v_entities uuid[] := '{}';
-    v_patterns text[] := '{}';
+    v_pattern text;
     v_facts uuid[];
     v_notes uuid[];
     v_ids uuid[];
-    v_values text[];
+    v_values text;
+    v_count_values bigint := 0;
     v_counts jsonb := '{}';
     v_left jsonb;
     v_count bigint;
@@ -71,7 +72,7 @@ BEGIN
         RETURN;
     END IF;
     IF v_whole THEN
-        v_patterns := name_patterns(v_tenant, v_tombstone.entity_id);
+        v_pattern := name_pattern(v_tenant, v_tombstone.entity_id);
         v_entities := ARRAY(
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant
@@ -81,19 +82,21 @@ BEGIN
         SELECT e.decoy_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
     -- Values that tell something by themselves; the newest, as many as can be searched for.
-    v_values := ARRAY(
-        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g')
+    SELECT string_agg(v.quoted, '|'), count(*) INTO v_values, v_count_values
+    FROM (
+        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
         FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 200
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 100
           AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
-        ORDER BY f.created_at DESC LIMIT 200);
+        ORDER BY f.created_at DESC LIMIT 50
+    ) v;
 
     -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
       AND (names_any(encode(k.body, 'escape'), v_ids)
            OR (right(k.path, length(v_project) + 1) = ' ' || v_project
-               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ ANY (v_patterns)));
+               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ v_pattern));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
@@ -105,27 +108,27 @@ BEGIN
     WHERE j.tenant_id = v_tenant AND j.job_id = w.job_id
       AND (names_any(w.words, v_ids)
            OR (j.project_id = v_project AND (
-                   normalize(lower(w.words)) ~ ANY (v_patterns)
+                   normalize(lower(w.words)) ~ v_pattern
                    -- What is still to be done is not stopped by a mere value.
-                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ ANY (v_values)))));
+                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ v_values))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
     IF v_tombstone.named AND v_whole THEN
         UPDATE fact_retractions r SET reason = NULL
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns)
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern
           AND NOT is_held(v_tenant, r.fact_id);
         UPDATE fact_conflicts c SET resolution_note = NULL
         WHERE c.tenant_id = v_tenant AND c.project_id = v_project
-          AND normalize(lower(c.resolution_note)) ~ ANY (v_patterns) AND NOT is_held(v_tenant, c.fact_a);
+          AND normalize(lower(c.resolution_note)) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
         UPDATE graph_facts f SET source = NULL
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ ANY (v_patterns)
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
           AND NOT is_held(v_tenant, f.fact_id);
         UPDATE tombstones t SET reason = ''
-        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ ANY (v_patterns);
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ v_pattern;
         UPDATE tombstone_revocations r SET reason = ''
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns);
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern;
         DELETE FROM sources s
-        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ ANY (v_patterns);
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ v_pattern;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
@@ -191,7 +194,7 @@ BEGIN
     -- 4. Proof: every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
                                                  'rows', r.hits)), '[]')
-    INTO v_left FROM find_residue(v_tenant, v_ids, v_patterns, v_values) r;
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_pattern, v_values) r;
     IF v_left @> '[{"kind": "id"}]' THEN
         RAISE EXCEPTION 'erasure left rows behind: %', v_left;
     END IF;
@@ -200,7 +203,7 @@ BEGIN
         'notes', cardinality(v_notes)));
     RETURN QUERY SELECT NULL::text, jsonb_build_object(
         'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
-        'found', v_left, 'names', cardinality(v_patterns), 'values', cardinality(v_values),
+        'found', v_left, 'names', (v_pattern IS NOT NULL)::int, 'values', v_count_values,
         'requested_at', v_tombstone.created_at, 'completed_at', v_now);
 END
 $$;

@@ -2,7 +2,7 @@
 -- table comes later is looked through too. Words are searched in text, lists, JSON, terms and bytes. Answers where something
 -- was found, and how often; a row without a column says how many columns were looked through.
 -- Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[], p_values text[])
+CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_pattern text, p_values text)
 RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -41,12 +41,12 @@ BEGIN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
                 WHEN v_column.type = 'bytea' THEN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                    'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
+                    'AND lower(encode(x.%2$I, ''escape'')) ~ $3'
                 ELSE
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                    'AND normalize(lower(x.%2$I::text)) ~ ANY ($3)'
+                    'AND normalize(lower(x.%2$I::text)) ~ $3'
                 END, v_column.table_name, v_column.column_name)
-            INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_patterns END;
+            INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_pattern END;
             IF hits > 0 THEN
                 RETURN NEXT;
             END IF;

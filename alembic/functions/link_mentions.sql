@@ -7,7 +7,7 @@ LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
-    v_patterns text[] := name_patterns(p_tenant, p_entity);
+    v_pattern text := name_pattern(p_tenant, p_entity);
     v_now timestamptz := clock_timestamp();
 BEGIN
     INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
@@ -15,18 +15,18 @@ BEGIN
     FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
       AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
-               ~ ANY (v_patterns)
+               ~ v_pattern
            OR EXISTS (SELECT FROM memory_history h
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
                         AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
-                            ~ ANY (v_patterns)))
+                            ~ v_pattern))
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
     SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
       AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
-      AND normalize(lower(f.object_value)) ~ ANY (v_patterns)
+      AND normalize(lower(f.object_value)) ~ v_pattern
     ON CONFLICT DO NOTHING;
 END
 $$;

@@ -547,13 +547,15 @@ BEGIN
 END
 $$;""",
     r"""
-CREATE OR REPLACE FUNCTION name_patterns(p_tenant text, p_entity uuid)
-RETURNS text[]
+CREATE OR REPLACE FUNCTION name_pattern(p_tenant text, p_entity uuid)
+RETURNS text
 LANGUAGE sql STABLE
 AS $$
-    SELECT coalesce(array_agg(DISTINCT
-               CASE WHEN n.name ~ '^[ -~À-ɏͰ-ӿ]+$' THEN '(^|[^[:alnum:]])' || q.quoted || '([^[:alnum:]]|$)'
-                    ELSE q.quoted END), '{}')
+    SELECT concat_ws('|',
+               '(?:^|[^[:alnum:]])(?:'
+                   || string_agg(DISTINCT q.quoted, '|') FILTER (WHERE q.spaced AND length(n.name) > 2)
+                   || ')(?:[^[:alnum:]]|$)',
+               string_agg(DISTINCT q.quoted, '|') FILTER (WHERE NOT q.spaced AND length(n.name) > 1))
     FROM (
         SELECT lower(e.canonical) AS name FROM graph_entities e
         WHERE e.tenant_id = p_tenant AND (e.entity_id = p_entity OR e.merged_into = p_entity)
@@ -565,8 +567,11 @@ AS $$
         UNION
         SELECT a.alias_norm FROM graph_entity_aliases a WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity
     ) n
-    CROSS JOIN LATERAL (SELECT regexp_replace(n.name, '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted) q
-    WHERE length(n.name) > CASE WHEN n.name ~ '^[ -~À-ɏͰ-ӿ]+$' THEN 2 ELSE 1 END
+    CROSS JOIN LATERAL (
+        SELECT regexp_replace(n.name, '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted,
+               n.name ~ '^[ -~À-ɏͰ-ӿ]+$' AS spaced
+    ) q
+    HAVING count(*) FILTER (WHERE length(n.name) > CASE WHEN q.spaced THEN 2 ELSE 1 END) > 0
 $$;""",
     """
 CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
@@ -575,7 +580,7 @@ LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
-    v_patterns text[] := name_patterns(p_tenant, p_entity);
+    v_pattern text := name_pattern(p_tenant, p_entity);
     v_now timestamptz := clock_timestamp();
 BEGIN
     INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
@@ -583,18 +588,18 @@ BEGIN
     FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
       AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
-               ~ ANY (v_patterns)
+               ~ v_pattern
            OR EXISTS (SELECT FROM memory_history h
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
                         AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
-                            ~ ANY (v_patterns)))
+                            ~ v_pattern))
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
     SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
       AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
-      AND normalize(lower(f.object_value)) ~ ANY (v_patterns)
+      AND normalize(lower(f.object_value)) ~ v_pattern
     ON CONFLICT DO NOTHING;
 END
 $$;""",
@@ -676,7 +681,7 @@ AS $$
     ORDER BY t.created_at LIMIT 1
 $$;""",
     """
-CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_patterns text[], p_values text[])
+CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_pattern text, p_values text)
 RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -715,12 +720,12 @@ BEGIN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
                 WHEN v_column.type = 'bytea' THEN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                    'AND lower(encode(x.%2$I, ''escape'')) ~ ANY ($3)'
+                    'AND lower(encode(x.%2$I, ''escape'')) ~ $3'
                 ELSE
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                    'AND normalize(lower(x.%2$I::text)) ~ ANY ($3)'
+                    'AND normalize(lower(x.%2$I::text)) ~ $3'
                 END, v_column.table_name, v_column.column_name)
-            INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_patterns END;
+            INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_pattern END;
             IF hits > 0 THEN
                 RETURN NEXT;
             END IF;
@@ -1121,11 +1126,12 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_whole boolean;
     v_entities uuid[] := '{}';
-    v_patterns text[] := '{}';
+    v_pattern text;
     v_facts uuid[];
     v_notes uuid[];
     v_ids uuid[];
-    v_values text[];
+    v_values text;
+    v_count_values bigint := 0;
     v_counts jsonb := '{}';
     v_left jsonb;
     v_count bigint;
@@ -1173,7 +1179,7 @@ BEGIN
         RETURN;
     END IF;
     IF v_whole THEN
-        v_patterns := name_patterns(v_tenant, v_tombstone.entity_id);
+        v_pattern := name_pattern(v_tenant, v_tombstone.entity_id);
         v_entities := ARRAY(
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant
@@ -1183,19 +1189,21 @@ BEGIN
         SELECT e.decoy_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
     -- Values that tell something by themselves; the newest, as many as can be searched for.
-    v_values := ARRAY(
-        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g')
+    SELECT string_agg(v.quoted, '|'), count(*) INTO v_values, v_count_values
+    FROM (
+        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
         FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 200
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 100
           AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
-        ORDER BY f.created_at DESC LIMIT 200);
+        ORDER BY f.created_at DESC LIMIT 50
+    ) v;
 
     -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
       AND (names_any(encode(k.body, 'escape'), v_ids)
            OR (right(k.path, length(v_project) + 1) = ' ' || v_project
-               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ ANY (v_patterns)));
+               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ v_pattern));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
@@ -1207,27 +1215,27 @@ BEGIN
     WHERE j.tenant_id = v_tenant AND j.job_id = w.job_id
       AND (names_any(w.words, v_ids)
            OR (j.project_id = v_project AND (
-                   normalize(lower(w.words)) ~ ANY (v_patterns)
+                   normalize(lower(w.words)) ~ v_pattern
                    -- What is still to be done is not stopped by a mere value.
-                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ ANY (v_values)))));
+                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ v_values))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
     IF v_tombstone.named AND v_whole THEN
         UPDATE fact_retractions r SET reason = NULL
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns)
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern
           AND NOT is_held(v_tenant, r.fact_id);
         UPDATE fact_conflicts c SET resolution_note = NULL
         WHERE c.tenant_id = v_tenant AND c.project_id = v_project
-          AND normalize(lower(c.resolution_note)) ~ ANY (v_patterns) AND NOT is_held(v_tenant, c.fact_a);
+          AND normalize(lower(c.resolution_note)) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
         UPDATE graph_facts f SET source = NULL
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ ANY (v_patterns)
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
           AND NOT is_held(v_tenant, f.fact_id);
         UPDATE tombstones t SET reason = ''
-        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ ANY (v_patterns);
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ v_pattern;
         UPDATE tombstone_revocations r SET reason = ''
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ ANY (v_patterns);
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern;
         DELETE FROM sources s
-        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ ANY (v_patterns);
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ v_pattern;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
@@ -1293,7 +1301,7 @@ BEGIN
     -- 4. Proof: every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
                                                  'rows', r.hits)), '[]')
-    INTO v_left FROM find_residue(v_tenant, v_ids, v_patterns, v_values) r;
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_pattern, v_values) r;
     IF v_left @> '[{"kind": "id"}]' THEN
         RAISE EXCEPTION 'erasure left rows behind: %', v_left;
     END IF;
@@ -1302,7 +1310,7 @@ BEGIN
         'notes', cardinality(v_notes)));
     RETURN QUERY SELECT NULL::text, jsonb_build_object(
         'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
-        'found', v_left, 'names', cardinality(v_patterns), 'values', cardinality(v_values),
+        'found', v_left, 'names', (v_pattern IS NOT NULL)::int, 'values', v_count_values,
         'requested_at', v_tombstone.created_at, 'completed_at', v_now);
 END
 $$;""",
@@ -4103,13 +4111,13 @@ SIGNATURES = (
     "judge_sources(text[])",
     "find_cycles(text, text, int[], bytea[], json)",
     "check_as_of(text, text, timestamptz)",
-    "find_residue(text, uuid[], text[], text[])",
+    "find_residue(text, uuid[], text, text)",
     "find_hold(text, text, uuid, text[], uuid[], uuid[])",
     "names_any(text, uuid[])",
     "is_held(text, uuid)",
     "find_doomed(text, text, uuid, text[])",
     "link_mentions(text, text, uuid, text[])",
-    "name_patterns(text, uuid)",
+    "name_pattern(text, uuid)",
     "settle_entity(text, text, text, uuid)",
     "settle_notes(text, text, uuid[])",
     "settle_facts(text, text, text, uuid[])",

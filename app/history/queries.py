@@ -13,7 +13,7 @@ REVOKE_TOMBSTONE = text(
 )
 # Destroys what a tombstone hides.
 ERASE_ENTITY = text("SELECT * FROM erase_entity(CAST(:tombstone AS uuid), CAST(:job AS uuid))")
-# An erasure takes as long as it takes.
+# Forgetting takes as long as it takes.
 NO_TIMEOUT = text("SET LOCAL statement_timeout = 0")
 # Keeps a signed receipt.
 STORE_RECEIPT = text(

@@ -73,7 +73,7 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
         "completed_at": report["completed_at"],
         "destroyed": report["counts"],
         "columns_checked": looked,
-        "searched_for": {"names": report["names"], "values": report["values"]},
+        "searched_for": {"names": bool(report["names"]), "values": report["values"]},
         # What stands elsewhere: in the names of other entities, in labels of people's own making, or said by others.
         "names_left": _left(found, "name"),
         "values_left": _left(found, "value"),

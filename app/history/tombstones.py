@@ -86,6 +86,8 @@ async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreat
         async with once.tenant(db, who) as step:
             if step.stored:
                 return step.stored
+            # It reads every note of the project once, however many there are.
+            await step.session.execute(queries.NO_TIMEOUT)
             erase_at = datetime.now(UTC) + timedelta(seconds=data.grace_seconds) if data.erase else None
             tombstone_id, job_id = new_id(), new_id()
             row = await step.session.row(
@@ -202,6 +204,7 @@ async def revoke_tombstone(
         async with once.tenant(db, who) as step:
             if step.stored:
                 return step.stored
+            await step.session.execute(queries.NO_TIMEOUT)
             arguments = {"tombstone": str(tombstone_id), "id": new_id(), "reason": data.reason, "key": who.key_id}
             row = await step.session.row(queries.REVOKE_TOMBSTONE, arguments)
             assert row is not None

@@ -69,6 +69,7 @@ async def resolve_conflict(
     db: Database, who: Principal, *, conflict_id: UUID, data: ConflictResolve
 ) -> ConflictResolved:
     """Ends a conflict with a winner or a new value, in one transaction; the losers stay as history."""
+    data = _unwrapped(data)
     if (data.winner is None) == (data.value is msgspec.UNSET):
         raise BadRequest("winner: name one of the two facts, or give a new value.")
     if data.winner is not None and (data.evidence or data.valid_from is not None or data.type is not msgspec.UNSET):
@@ -105,6 +106,19 @@ async def resolve_conflict(
         fact=await reading.get_fact(db, who, fact_id=winner),
         retracted=losers,
     )
+
+
+def _unwrapped(data: ConflictResolve) -> ConflictResolve:
+    """A value may also be written as the object of a fact is: with its type beside it."""
+    if not isinstance(data.value, dict):
+        return data
+    try:
+        inner = msgspec.convert(data.value, ObjectIn)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(f"value: {problem}") from problem
+    if inner.value is msgspec.UNSET or data.type is not msgspec.UNSET:
+        raise BadRequest("value: text, a number, true, false or null; or an object with value and type.")
+    return msgspec.structs.replace(data, value=inner.value, type=inner.type)
 
 
 async def _write_value(session: Session, who: Principal, conflict: ConflictRead, data: ConflictResolve) -> UUID:

@@ -102,9 +102,9 @@ async def delete_policy(db: Db, who: Who, policy_id: FromPath[UUID]) -> None:
 
 
 @post("/decay/sweep", opt={"access": DECIDE}, status_code=200, summary="Apply decay now", tags=["truth"])
-async def sweep(db: Db, who: Who, data: JSONBody[DecaySweep]) -> DecaySwept:
+async def sweep(db: Db, who: Who, data: JSONBody[DecaySweep | None] = None) -> DecaySwept:
     """For administrators. Age counts from when a fact was last said or weighed; `dry_run` only tells."""
-    return await decay.sweep(db, who, dry_run=data.dry_run)
+    return await decay.sweep(db, who, dry_run=data is not None and data.dry_run)
 
 
 @get("/sources", opt={"access": READ_RULES}, summary="List sources", tags=["truth"])

@@ -582,3 +582,26 @@ def test_of_two_who_resolve_at_once_one_wins(
         assert error(lost) == (409, "conflict_already_resolved")
         assert made.shown()["winner"] == won["fact"]["fact_id"]
         assert made.current() == [(won["fact"]["object"]["value"], 1.0)]
+
+
+@pytest.mark.parametrize("form", [{"value": "third"}, {"value": {"value": "third", "type": "string"}}])
+def test_a_new_value_is_said_plainly_or_as_the_object_of_a_fact(robin: httpx.Client, form: dict[str, Any]) -> None:
+    name, said = new(), new("p")
+    for value in ("first", "second"):
+        fact(robin, name, said, value)
+    (conflict,) = robin.get("/v1/conflicts", params={"entity": name}).json()["conflicts"]
+    answer = robin.post(f"/v1/conflicts/{conflict['conflict_id']}/resolve", json=form)
+    assert answer.json()["fact"]["object"] == {"value": "third", "type": "string"}
+
+
+@pytest.mark.parametrize(
+    "form", [{"value": {"entity": "x"}}, {"value": {"odd": 1}}, {"value": {}}, {"value": []}, {"value": {"value": []}}]
+)
+def test_what_is_no_value_does_not_resolve(robin: httpx.Client, form: dict[str, Any]) -> None:
+    name, said = new(), new("p")
+    for value in ("first", "second"):
+        fact(robin, name, said, value)
+    (conflict,) = robin.get("/v1/conflicts", params={"entity": name}).json()["conflicts"]
+    answer = robin.post(f"/v1/conflicts/{conflict['conflict_id']}/resolve", json=form)
+    assert error(answer) == (400, "invalid_request")
+    assert answer.json()["error"]["message"].startswith("value")

@@ -788,3 +788,9 @@ def test_a_fact_of_the_future_has_not_aged(robin: httpx.Client, admin: httpx.Cli
     policy(admin, relation=name, mode="confidence", half_life_s=DAY)
     assert sweep(admin)["affected"] == 0
     assert read(robin, made["fact_id"])["confidence"] == 1.0
+
+
+def test_a_sweep_needs_no_body(admin: httpx.Client) -> None:
+    answer = admin.post("/v1/decay/sweep")
+    assert answer.status_code == 200
+    assert answer.json()["dry_run"] is False
