@@ -2,7 +2,8 @@
 -- active needs timelines without overlaps: they are refused with those facts of them that the caller can see, or, with
 -- p_resolve, put in order as if each had been written in the order of its start.
 -- Holding the predicate's row against everybody who writes by it, this needs no lock on their subjects.
-CREATE OR REPLACE FUNCTION configure_predicate(p_predicate uuid, p_cardinality text, p_status text, p_resolve boolean)
+CREATE OR REPLACE FUNCTION configure_predicate(p_predicate uuid, p_cardinality text, p_status text, p_resolve boolean,
+                                               p_key text DEFAULT '')
 RETURNS TABLE (refused text, now_status text, now_cardinality text, timelines bigint, open_facts uuid[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -85,6 +86,9 @@ BEGIN
     END IF;
     UPDATE graph_predicates p SET status = v_status, cardinality = v_cardinality, updated_at = v_now
     WHERE p.tenant_id = v_tenant AND p.predicate_id = p_predicate;
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'predicate_change', 'predicate_id', p_predicate, 'status', v_status, 'cardinality', v_cardinality,
+        'timelines_settled', coalesce(v_timelines, 0)));
     RETURN QUERY SELECT NULL::text, v_status, v_cardinality, v_timelines, NULL::uuid[];
 END
 $$;

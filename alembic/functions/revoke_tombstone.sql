@@ -60,19 +60,14 @@ BEGIN
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now
     WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.status = 'pending' AND j.dedupe_key = p_tombstone::text;
     IF v_tombstone.legal_hold THEN
-        INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
-                          created_at)
-        SELECT v_tenant, make_id(), v_agent, 'erase',
-               jsonb_build_object('tombstone_id', t.tombstone_id, 'project_id', v_project), t.tombstone_id::text, 5,
-               p_key, v_now, v_now
+        UPDATE jobs j
+        SET status = 'pending', attempts = 0, available_at = v_now, finished_at = NULL, last_error = NULL
         FROM tombstones t
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
-          AND EXISTS (SELECT FROM jobs j
-                      WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
-                        AND j.status = 'failed')
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
-        ON CONFLICT DO NOTHING;
+          AND j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
+          AND j.status = 'failed';
     END IF;
     RETURN NULL;
 END

@@ -1093,19 +1093,14 @@ BEGIN
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now
     WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.status = 'pending' AND j.dedupe_key = p_tombstone::text;
     IF v_tombstone.legal_hold THEN
-        INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
-                          created_at)
-        SELECT v_tenant, make_id(), v_agent, 'erase',
-               jsonb_build_object('tombstone_id', t.tombstone_id, 'project_id', v_project), t.tombstone_id::text, 5,
-               p_key, v_now, v_now
+        UPDATE jobs j
+        SET status = 'pending', attempts = 0, available_at = v_now, finished_at = NULL, last_error = NULL
         FROM tombstones t
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
-          AND EXISTS (SELECT FROM jobs j
-                      WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
-                        AND j.status = 'failed')
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
-        ON CONFLICT DO NOTHING;
+          AND j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
+          AND j.status = 'failed';
     END IF;
     RETURN NULL;
 END
@@ -1505,7 +1500,8 @@ BEGIN
 END
 $$;""",
     """
-CREATE OR REPLACE FUNCTION configure_predicate(p_predicate uuid, p_cardinality text, p_status text, p_resolve boolean)
+CREATE OR REPLACE FUNCTION configure_predicate(p_predicate uuid, p_cardinality text, p_status text, p_resolve boolean,
+                                               p_key text DEFAULT '')
 RETURNS TABLE (refused text, now_status text, now_cardinality text, timelines bigint, open_facts uuid[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -1588,6 +1584,9 @@ BEGIN
     END IF;
     UPDATE graph_predicates p SET status = v_status, cardinality = v_cardinality, updated_at = v_now
     WHERE p.tenant_id = v_tenant AND p.predicate_id = p_predicate;
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'predicate_change', 'predicate_id', p_predicate, 'status', v_status, 'cardinality', v_cardinality,
+        'timelines_settled', coalesce(v_timelines, 0)));
     RETURN QUERY SELECT NULL::text, v_status, v_cardinality, v_timelines, NULL::uuid[];
 END
 $$;""",
@@ -4128,6 +4127,7 @@ SIGNATURES = (
 )
 # Functions whose arguments or answers changed: as they were, and as they are.
 OLD_SIGNATURES = (
+    "configure_predicate(uuid, text, text, boolean)",
     "end_fact(uuid, timestamptz, boolean)",
     "fold_beliefs(text, text, text, uuid, uuid, timestamptz)",
     "put_entity(uuid, text, text, text, json)",
@@ -4137,6 +4137,7 @@ OLD_SIGNATURES = (
     "write_facts(json, json, json, json, json, boolean)",
 )
 NEW_SIGNATURES = (
+    "configure_predicate(uuid, text, text, boolean, text)",
     "end_fact(uuid, timestamptz, boolean, text)",
     "fold_beliefs(text, text, text, uuid[], uuid, uuid, timestamptz)",
     "put_entity(uuid, text, text, text, json)",

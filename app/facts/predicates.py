@@ -160,6 +160,7 @@ async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, d
                 "cardinality": cardinality,
                 "status": status,
                 "resolve": data.resolve == "latest",
+                "key": who.key_id,
             }
             row = await session.row(queries.CONFIGURE_PREDICATE, arguments)
             assert row is not None

@@ -47,7 +47,7 @@ PUT_ALIAS = text("SELECT * FROM put_alias(CAST(:entity AS uuid), CAST(:id AS uui
 MERGE_ENTITIES = text("SELECT * FROM merge_entities(CAST(:source AS uuid), CAST(:target AS uuid), :key)")
 # Changes cardinality or status of a predicate, with what follows for its facts.
 CONFIGURE_PREDICATE = text(
-    "SELECT * FROM configure_predicate(CAST(:predicate AS uuid), :cardinality, :status, :resolve)"
+    "SELECT * FROM configure_predicate(CAST(:predicate AS uuid), :cardinality, :status, :resolve, :key)"
 )
 
 

@@ -94,8 +94,8 @@ async def get_fact(
     rows = await look_back(db, who, queries.select_fact(when), {**when.params, "fact": str(fact_id)})
     if not rows:
         raise fact_not_found()
-    notices = await _notices(db, who, rows, denied)
-    return msgspec.structs.replace(present_fact(rows[0]), tombstone_notices=notices)
+    fact = present_fact(rows[0])
+    return msgspec.structs.replace(fact, tombstone_notices=await notices_of(db, who, [fact], denied))
 
 
 async def read_facts(
@@ -110,15 +110,16 @@ async def read_facts(
     return {row["fact_id"]: present_fact(row) for row in rows}
 
 
-async def _notices(
-    db: Database, who: Principal, rows: list[Row], denied: frozenset[str]
+async def notices_of(
+    db: Database, who: Principal, facts: list[FactRead], denied: frozenset[str]
 ) -> list[TombstoneNotice] | UnsetType:
-    held = [row for row in rows if row["suppression"] == HELD]
+    """The holds on those of these facts that are only seen because the caller looks back, put on record."""
+    held = [fact for fact in facts if fact.tombstone_status is not UNSET]
     if not held:
         return UNSET
-    ends = ("subject_id", "object_id")
-    entities = {(row[name], row["scope"]) for row in held for name in ends if row[name] is not None}
-    return await hold_notices(db, who, entities=entities, denied=denied, fact_ids=[row["fact_id"] for row in held])
+    entities: set[tuple[UUID, str | None]] = {(fact.subject.entity_id, fact.scope) for fact in held}
+    entities |= {(fact.object.entity.entity_id, fact.scope) for fact in held if fact.object.entity is not UNSET}
+    return await hold_notices(db, who, entities=entities, denied=denied, fact_ids=[fact.fact_id for fact in held])
 
 
 async def list_facts(
@@ -153,8 +154,9 @@ async def list_facts(
     except psycopg.errors.CardinalityViolation as problem:
         raise await _ambiguity(db, who, filters, denied) from problem
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
-    notices = await _notices(db, who, rows, denied)
-    return FactList(facts=[present_fact(row) for row in rows], next_cursor=next_cursor, tombstone_notices=notices)
+    facts = [present_fact(row) for row in rows]
+    notices = await notices_of(db, who, facts, denied)
+    return FactList(facts=facts, next_cursor=next_cursor, tombstone_notices=notices)
 
 
 def _asked(filters: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:

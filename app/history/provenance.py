@@ -19,12 +19,19 @@ MAX_SOURCES = 200
 
 
 async def get_provenance(
-    db: Database, who: Principal, *, fact_id: UUID, depth: int, scope: str | None, as_of: datetime | None
+    db: Database,
+    who: Principal,
+    *,
+    fact_id: UUID,
+    depth: int,
+    scope: str | None,
+    as_of: datetime | None,
+    denied: frozenset[str],
 ) -> Provenance:
     """What a fact came from, so many steps back; what the caller cannot see looks like what is not there."""
     if not 1 <= depth <= MAX_DEPTH:
         raise BadRequest(f"depth: from 1 to {MAX_DEPTH}.", code="graph_depth_exceeded")
-    reader(who, as_of)
+    who = reader(who, as_of)
     params = {
         "tenant": who.tenant_id,
         "project": require_project(who),
@@ -41,6 +48,7 @@ async def get_provenance(
     # One step further than asked tells whether there is more.
     shown = [row for row in rows[:MAX_ROWS] if row["depth"] <= depth]
     facts = await reading.read_facts(db, who, ids={row["fact_id"] for row in shown if row["fact_id"]}, as_of=as_of)
+    notices = await reading.notices_of(db, who, list(facts.values()), denied)
     edges = {(row["parent"], row["hash"], row["kind"]): None for row in shown if row["parent"] is not None}
     further = {(row["parent"], row["hash"], row["kind"]) for row in rows[:MAX_ROWS] if row["depth"] > depth}
     fan = Counter(parent for parent, _, _ in edges)
@@ -49,6 +57,7 @@ async def get_provenance(
         depth_limit=depth,
         nodes=[_node(row, facts) for row in _first_of_each(shown)],
         edges=[ProvenanceEdge(derived_fact_id=parent, source_hash=digest, kind=kind) for parent, digest, kind in edges],
+        tombstone_notices=notices,
         truncated=len(rows) > MAX_ROWS or not further <= set(edges) or max(fan.values(), default=0) > MAX_SOURCES,
     )
 

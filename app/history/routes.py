@@ -25,7 +25,7 @@ from app.web.audit import EventType
 from app.web.auth import Access
 from app.web.inputs import parse_moment
 from app.web.pages import Page
-from app.web.requests import AsOf, Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Limit, OnceOnly, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 # Who is no administrator is told so in words of its own.
@@ -42,6 +42,7 @@ AUDIT = Access(work="admin", scopes=("admin",), kinds=("admin", "platform"), pro
 async def get_provenance(
     db: Db,
     who: Who,
+    hold_denied: HoldDenied,
     fact_id: FromPath[UUID],
     depth: Annotated[int, QueryParameter(description="How many steps back, 1 to 5.")] = 3,
     visibility: Annotated[
@@ -52,7 +53,9 @@ async def get_provenance(
     """The facts whose hashes it cites in `derived_from`, theirs, and so on. What the caller cannot see is shown as
     `{hash, exists: false}`, like what is not there."""
     scope = None if visibility is None else SYNONYMS.get(visibility, visibility)
-    return await provenance.get_provenance(db, who, fact_id=fact_id, depth=depth, scope=scope, as_of=parse_as_of(as_of))
+    return await provenance.get_provenance(
+        db, who, fact_id=fact_id, depth=depth, scope=scope, as_of=parse_as_of(as_of), denied=hold_denied
+    )
 
 
 @post("/tombstones", opt={"access": FORGET}, summary="Forget an entity", tags=["forgetting"])

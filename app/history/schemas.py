@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.facts.schemas import FactRead
+from app.facts.schemas import FactRead, TombstoneNotice
 from app.tenancy.schemas import Create, Read
 from app.web.audit import EventType
 
@@ -22,7 +22,7 @@ class TombstoneCreate(Create, frozen=True, kw_only=True):
     """Name, alias, URI or id. `entity_uri` means the same."""
     entity_uri: str | UnsetType = UNSET
     scope: Any = "*"
-    """* for all, or one or several of agent_private, project_shared, org_shared, public."""
+    """All of them (`*`), or one or a list of agent_private, project_shared, org_shared, public."""
     reason: Reason
     """Why; for a legal hold its legal basis. Erasure blanks it."""
     legal_hold: bool = False
@@ -117,6 +117,9 @@ class Provenance(Read, frozen=True, kw_only=True):
     nodes: list[ProvenanceNode]
     edges: list[ProvenanceEdge]
     truncated: bool
+    """There is more, further back or beside what is shown."""
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """Only when facts under a legal hold are among them."""
 
 
 class EventRead(Read, frozen=True, kw_only=True):

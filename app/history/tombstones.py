@@ -11,6 +11,7 @@ from app.db.scope import LEGAL_HOLD
 from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
 from app.facts import entities
 from app.facts.drafts import alone, entity_row
+from app.facts.names import plain_text
 from app.facts.retries import retried
 from app.history import queries
 from app.history.schemas import (
@@ -77,6 +78,7 @@ async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreat
     """Hides an entity at once; with `erase` a job destroys it after the grace period."""
     who = custodian(who)
     entity, scopes = _entity(data), _scopes(data.scope)
+    reason = plain_text(data.reason, "reason")
     if data.legal_hold and data.erase:
         raise Conflict("erase: a legal hold keeps what it hides; it cannot be erased too.", code="legal_hold_active")
     if data.grace_seconds and not data.erase:
@@ -96,7 +98,7 @@ async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreat
                     "id": tombstone_id,
                     "entity": alone(entity),
                     "scopes": scopes,
-                    "reason": data.reason,
+                    "reason": reason,
                     "hold": data.legal_hold,
                     "erase": data.erase,
                     "erase_at": erase_at,
@@ -139,7 +141,7 @@ async def _refusal(session: Session, who: Principal, row: Row) -> AppError:
             details={"tombstone_id": str(row["other"])},
         )
     return Conflict(
-        "entity: there is an active tombstone for it already.",
+        "entity: there is an active tombstone for it already; revoke that one first, or let it be.",
         code="tombstone_already_exists",
         details={"tombstone_id": str(row["other"])},
     )
@@ -199,13 +201,14 @@ async def revoke_tombstone(
 ) -> Answer:
     """Takes a tombstone back: what no other one hides is there again. Erasures a hold kept waiting go on."""
     who = custodian(who)
+    reason = plain_text(data.reason, "reason")
 
     async def write() -> Answer:
         async with once.tenant(db, who) as step:
             if step.stored:
                 return step.stored
             await step.session.execute(queries.NO_TIMEOUT)
-            arguments = {"tombstone": str(tombstone_id), "id": new_id(), "reason": data.reason, "key": who.key_id}
+            arguments = {"tombstone": str(tombstone_id), "id": new_id(), "reason": reason, "key": who.key_id}
             row = await step.session.row(queries.REVOKE_TOMBSTONE, arguments)
             assert row is not None
             if row["refused"] == "tombstone_not_found":
@@ -228,7 +231,7 @@ async def get_receipt(db: Database, who: Principal, *, tombstone_id: UUID) -> Re
         rows = await session.query(queries.RECEIPT, {**_place(who), "tombstone": str(tombstone_id)})
     if not rows:
         raise NotFound(
-            "There is no receipt yet: the erasure is still to come; follow its job."
+            "There is no receipt yet: the erasure is still to come, or a legal hold keeps it; follow its job."
             if tombstone.erase
             else "There is no receipt: this tombstone hides and erases nothing.",
             code="receipt_not_found",

@@ -109,6 +109,8 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
             raise NotFound("There is no such project.", code="project_not_found")
         settings = {**found["settings"], **{name: changes[name] for name in changes if name != "name"}}
         if isinstance(floor := settings.get("as_of_floor"), datetime):
+            if floor > datetime.now(UTC):
+                raise BadRequest("as_of_floor: lies in the future; nothing could be looked back at then.")
             settings["as_of_floor"] = as_utc(floor, "as_of_floor").isoformat()
         settings = {name: value for name, value in settings.items() if value is not None}
         row = await queries.update_project(

@@ -522,17 +522,25 @@ def test_ancestors_in_another_project_or_tenant_look_absent(
     assert set(absent(provenance(robin, root["fact_id"]))) == {item["fact_hash"] for item in strange}
 
 
-def test_what_a_legal_hold_hides_looks_absent_at_every_time(robin: httpx.Client, admin: httpx.Client) -> None:
+def test_what_a_legal_hold_hides_looks_absent_but_to_administrators_who_look_back(
+    robin: httpx.Client, admin: httpx.Client
+) -> None:
     oldest = derived(robin)
     held = derived(robin, oldest)
     root = derived(robin, held)
     before = now()
-    tombstone(admin, held["subject"]["entity_id"], legal_hold=True)
-    for client in (robin, admin):
-        for params in ({}, {"as_of": before}):
-            walked = provenance(client, root["fact_id"], **params)
-            assert absent(walked) == [held["fact_hash"]]
-            assert hashes(walked) == [root["fact_hash"], held["fact_hash"]]
+    made = tombstone(admin, held["subject"]["entity_id"], legal_hold=True)
+    for client, params in ((robin, {}), (robin, {"as_of": before}), (admin, {})):
+        walked = provenance(client, root["fact_id"], **params)
+        assert absent(walked) == [held["fact_hash"]]
+        assert hashes(walked) == [root["fact_hash"], held["fact_hash"]]
+        assert "tombstone_notices" not in walked
+        assert error(client.get(f"/v1/facts/{held['fact_id']}/provenance", params=params))[0] == 404
+    walked = provenance(admin, root["fact_id"], as_of=before)
+    assert absent(walked) == []
+    assert hashes(walked) == [root["fact_hash"], held["fact_hash"], oldest["fact_hash"]]
+    assert [notice["tombstone_id"] for notice in walked["tombstone_notices"]] == [made]
+    assert provenance(admin, held["fact_id"], as_of=before)["tombstone_notices"]
 
 
 def test_what_is_no_longer_hidden_is_shown_again(robin: httpx.Client, admin: httpx.Client) -> None:
