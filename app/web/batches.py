@@ -31,7 +31,7 @@ def convert_item(item: dict[str, Any], kind: type[Item]) -> Item:
     try:
         return msgspec.convert(item, kind)
     except msgspec.ValidationError as problem:
-        raise invalid_body(problem) from problem
+        raise invalid_body(problem, kind) from problem
 
 
 def stop_if_atomic(name: str, *, atomic: bool, errors: dict[int, AppError]) -> None:

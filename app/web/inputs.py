@@ -41,15 +41,35 @@ def parse_moment(text: str | None, field: str, *, code: str | None = None) -> da
     return as_utc(moment, field, code=code)
 
 
-def invalid_body(problem: msgspec.ValidationError) -> BadRequest:
+def invalid_body(problem: msgspec.ValidationError, kind: Any) -> BadRequest:
     """The error for a body that does not fit its type: names the field and says what was expected."""
     match = PLACE.match(str(problem))
     assert match is not None
     message = PLAINER.get(match["message"], match["message"])
     path = (match["path"] or "").lstrip(".")
+    if message.startswith("Invalid enum value"):
+        words = _choices(msgspec.inspect.type_info(kind), re.findall(r"[^.\[\]]+|\[\.*\d*\]", path))
+        message = f"one of {', '.join(words)}" if words else message
     named = NAMED_FIELD.match(message)
     if named is not None:
         path = f"{path}.{named['name']}" if path else named["name"]
     field = path[:200] or "body"
     fields: list[dict[str, Any]] = [{"field": field, "message": message[:500], "in": "body"}]
     return BadRequest(f"{field}: {message[:500]}", details={"fields": fields})
+
+
+def _choices(kind: Any, path: list[str]) -> list[str]:
+    """The words that a type allows at a place within it."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _choices(kind.type, path)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return [word for member in kind.types for word in _choices(member, path)]
+    if isinstance(kind, msgspec.inspect.LiteralType) and not path:
+        return [str(word) for word in kind.values]
+    if isinstance(kind, msgspec.inspect.ListType) and path:
+        return _choices(kind.item_type, path[1:])
+    if isinstance(kind, msgspec.inspect.StructType) and path:
+        return [
+            word for field in kind.fields if field.encode_name == path[0] for word in _choices(field.type, path[1:])
+        ]
+    return []

@@ -30,12 +30,13 @@ class ApiRequest(Request[Any, Any, Any]):
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise BadRequest("The body is not valid JSON.", code="malformed_json") from problem
+        kind = self.route_handler.parsed_fn_signature.parameters["data"].annotation
         if b"\\u0000" in body:
             _refuse_nul(value, "body")
         try:
-            return msgspec.convert(value, self.route_handler.parsed_fn_signature.parameters["data"].annotation)
+            return msgspec.convert(value, kind)
         except msgspec.ValidationError as problem:
-            raise invalid_body(problem) from problem
+            raise invalid_body(problem, kind) from problem
 
 
 def _refuse_nul(value: Any, where: str) -> None:
