@@ -179,6 +179,15 @@ FILL_FACTS = """
     WHERE e.tenant_id = %(tenant)s"""
 
 
+# What is asked: about somebody, by a predicate, everything.
+READS: dict[str, dict[str, Any]] = {
+    "one subject": {"entity": "person 500"},
+    "one subject and predicate": {"entity": "person 500", "predicate": "is 1"},
+    "a predicate, first page": {"predicate": "is 1"},
+    "everything, first page": {},
+}
+
+
 def read_beside_history(database: TestDatabase, *, rounds: int) -> list[Figure]:
     """The same current-state reads with a million closed facts beside them and with none."""
     tenancy = Tenancy(database)
@@ -194,12 +203,6 @@ def read_beside_history(database: TestDatabase, *, rounds: int) -> list[Figure]:
             connection.execute(FILL_FACTS.encode(), {**place, "closed": False, "first": 5000, "last": 5000})
         connection.execute("VACUUM ANALYZE graph_facts")
         connection.execute("VACUUM ANALYZE graph_entities")
-    reads: dict[str, dict[str, Any]] = {
-        "one subject": {"entity": "person 500"},
-        "one subject and predicate": {"entity": "person 500", "predicate": "is 1"},
-        "a predicate, first page": {"predicate": "is 1"},
-        "everything, first page": {},
-    }
     times: dict[tuple[str, str], list[float]] = {}
     with start_service(database.url("app"), LOG_LEVEL="warning") as service:
         for tenant in ("young", "old"):
@@ -208,7 +211,7 @@ def read_beside_history(database: TestDatabase, *, rounds: int) -> list[Figure]:
                 base_url=service.url, headers={"Authorization": f"Bearer {key}"}, timeout=60, verify=False
             )
         for number in range(60 * rounds):
-            for name, params in reads.items():
+            for name, params in READS.items():
                 for tenant, client in clients.items():
                     started = time.perf_counter()
                     answer = client.get("/v1/facts", params=params)
@@ -227,5 +230,5 @@ def read_beside_history(database: TestDatabase, *, rounds: int) -> list[Figure]:
             target=1.2,
             kind="ratio at most",
         )
-        for name in reads
+        for name in READS
     ]

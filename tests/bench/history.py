@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import psycopg
 
-from tests.bench.facts import FILL_FACTS, FILL_NAMES, FILL_PREDICATES, SUBJECTS
+from tests.bench.facts import FILL_FACTS, FILL_NAMES, FILL_PREDICATES, READS, SUBJECTS
 from tests.bench.measure import Figure
 from tests.conftest import Tenancy, TestDatabase
 from tests.service import start_service
@@ -42,12 +42,6 @@ def look_back(database: TestDatabase, *, rounds: int) -> list[Figure]:
         "long ago": BEGIN + timedelta(hours=each // 2, minutes=30),
         "just now": BEGIN + timedelta(hours=each + 1, minutes=30),
     }
-    reads: dict[str, dict[str, Any]] = {
-        "one subject": {"entity": "person 500"},
-        "one subject and predicate": {"entity": "person 500", "predicate": "is 1"},
-        "a predicate, first page": {"predicate": "is 1"},
-        "everything, first page": {},
-    }
     times: dict[tuple[str, str], list[float]] = {}
     key = tenancy.key("chronicle", agent_id="robin", rate_limits={"read": 0})
     with (
@@ -57,7 +51,7 @@ def look_back(database: TestDatabase, *, rounds: int) -> list[Figure]:
         ) as client,
     ):
         for number in range(40 * rounds):
-            for name, params in reads.items():
+            for name, params in READS.items():
                 sizes: set[int] = set()
                 for when in (None, *moments):
                     asked = params if when is None else {**params, "as_of": moments[when].isoformat()}
@@ -78,7 +72,7 @@ def look_back(database: TestDatabase, *, rounds: int) -> list[Figure]:
             target=2.0,
             kind="ratio at most",
         )
-        for name in reads
+        for name in READS
         for when in moments
     ]
 
@@ -108,15 +102,15 @@ def hidden_or_never(database: TestDatabase, *, rounds: int) -> list[Figure]:
                 }
                 # In turn who comes first: the one before may warm something up.
                 for side in sorted(words, reverse=bool(number % 2)):
-                    for name, path in READS.items():
+                    for name, path in PATHS.items():
                         started = time.perf_counter()
                         client.get(path.format(**words[side]))
                         if number >= 50:
                             times.setdefault((name, side), []).append(time.perf_counter() - started)
-    return [_apart(name, times) for name in READS]
+    return [_apart(name, times) for name in PATHS]
 
 
-READS = {
+PATHS = {
     "an entity by name": "/v1/entities/{name}",
     "an entity by id": "/v1/entities/{id}",
     "facts of an entity": "/v1/facts?entity={name}",

@@ -1,5 +1,10 @@
-"""What the tests of history share: the tenants and clients of the tests of facts."""
+"""What the tests of history share: the tenants and clients of the tests of facts, and a worker beside the service."""
 
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import TestDatabase
 from tests.facts.conftest import (  # noqa: F401
     admin,
     elsewhere,
@@ -9,3 +14,13 @@ from tests.facts.conftest import (  # noqa: F401
     superuser,
     wren,
 )
+from tests.service import spawn, stop
+
+
+@pytest.fixture(scope="module")
+def worker(database: TestDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A real worker on this module's database."""
+    log = tmp_path_factory.mktemp("worker") / "log"
+    process = spawn("worker", log=log, DATABASE_URL=database.url("app"), POLL_SECONDS="0.1")
+    yield
+    stop(process)

@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -13,16 +12,9 @@ import pytest
 from tests.conftest import Tenancy, TestDatabase
 from tests.facts.shared import body, entity, error, fact, new, note, year
 from tests.history.shared import events, revoke, tombstone
-from tests.service import palimpsest, spawn, stop
+from tests.service import palimpsest
 
-
-@pytest.fixture(scope="module", autouse=True)
-def worker(database: TestDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A real worker beside the service."""
-    log = tmp_path_factory.mktemp("worker") / "log"
-    process = spawn("worker", log=log, DATABASE_URL=database.url("app"))
-    yield
-    stop(process)
+pytestmark = pytest.mark.usefixtures("worker")
 
 
 def wait_sealed(database: TestDatabase, *, seconds: float = 10) -> None:

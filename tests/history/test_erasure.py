@@ -3,7 +3,7 @@
 import base64
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,16 +19,6 @@ from app.db.embedded_programs import find_programs
 from tests.conftest import TestDatabase
 from tests.facts.shared import error, fact, ids, listed, new, note, predicate, read, year
 from tests.history.shared import events, revoke, tombstone, until_erased
-from tests.service import spawn, stop
-
-
-@pytest.fixture(scope="module")
-def worker(database: TestDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A real worker beside the service."""
-    log = tmp_path_factory.mktemp("worker") / "log"
-    process = spawn("worker", log=log, DATABASE_URL=database.url("app"), POLL_SECONDS="0.1")
-    yield
-    stop(process)
 
 
 def dump(database: TestDatabase) -> str:

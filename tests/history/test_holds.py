@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,16 +14,8 @@ from tests.conftest import Tenancy, TestDatabase
 from tests.facts.conftest import UNLIMITED
 from tests.facts.shared import body, entity, error, fact, ids, listed, new, note, predicate, read, write, year
 from tests.history.shared import events, revoke, tombstone, until_erased
-from tests.service import spawn, stop
 
-
-@pytest.fixture(scope="module", autouse=True)
-def worker(database: TestDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A real worker beside the service."""
-    log = tmp_path_factory.mktemp("worker") / "log"
-    process = spawn("worker", log=log, DATABASE_URL=database.url("app"), POLL_SECONDS="0.1")
-    yield
-    stop(process)
+pytestmark = pytest.mark.usefixtures("worker")
 
 
 def now(database: TestDatabase) -> str:
