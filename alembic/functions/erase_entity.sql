@@ -65,6 +65,7 @@ BEGIN
     IF v_tombstone.named THEN
         PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
     END IF;
+    PERFORM link_holds(v_tenant, v_project);
     SELECT d.facts, d.notes INTO v_facts, v_notes
     FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
     IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes) IS NOT NULL THEN
@@ -95,22 +96,21 @@ BEGIN
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
       AND (names_any(encode(k.body, 'escape'), v_ids)
-           OR (right(k.path, length(v_project) + 1) = ' ' || v_project
-               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ v_pattern));
+           OR (v_tombstone.named AND right(k.path, length(v_project) + 1) = ' ' || v_project
+               AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
     SET payload = '{}', last_error = NULL,
         status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
         finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
-    FROM (SELECT x.job_id, x.payload::text || coalesce(x.last_error, '') AS words FROM jobs x
-          WHERE x.tenant_id = v_tenant AND x.job_id <> p_job) w
-    WHERE j.tenant_id = v_tenant AND j.job_id = w.job_id
-      AND (names_any(w.words, v_ids)
-           OR (j.project_id = v_project AND (
-                   normalize(lower(w.words)) ~ v_pattern
-                   -- What is still to be done is not stopped by a mere value.
-                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ v_values))));
+    WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
+      AND (names_any(j.payload::text || coalesce(j.last_error, ''), v_ids)
+           OR (v_tombstone.named AND j.project_id = v_project
+               AND (says(j.payload, v_pattern) OR normalize(lower(j.last_error)) ~ v_pattern))
+           -- What is still to be done is not stopped by a mere value.
+           OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
+               AND (says(j.payload, v_values) OR normalize(lower(j.last_error)) ~ v_values)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
     IF v_tombstone.named AND v_whole THEN
@@ -148,6 +148,8 @@ BEGIN
     v_counts := v_counts || jsonb_build_object('graph_fact_supersessions', v_count);
     SELECT count(*) INTO v_count FROM entity_edges x WHERE x.tenant_id = v_tenant AND x.edge_id = ANY (v_facts);
     v_counts := v_counts || jsonb_build_object('entity_edges', v_count);
+    -- How a conflict of others ended stays; by what it was decided goes.
+    UPDATE fact_conflicts x SET winner = NULL WHERE x.tenant_id = v_tenant AND x.winner = ANY (v_facts);
     DELETE FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('graph_facts', v_count);

@@ -18,7 +18,10 @@ AS $$
                             UNION ALL
                             SELECT v.fact_id FROM graph_fact_evidence v
                             WHERE v.tenant_id = p_tenant AND v.note_id = ANY (p_notes))
-                        AND t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                        AND (t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                             OR EXISTS (SELECT FROM graph_fact_mentions m
+                                        WHERE m.tenant_id = p_tenant AND m.fact_id = f.fact_id
+                                          AND m.entity_id = t.entity_id))
                         AND (t.scopes IS NULL OR f.scope = ANY (t.scopes)))
            OR EXISTS (SELECT FROM note_entity_mentions m
                       JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = m.note_id

@@ -57,6 +57,7 @@ BEGIN
         PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
     END IF;
     IF p_erase THEN
+        PERFORM link_holds(v_tenant, v_project);
         SELECT d.facts, d.notes INTO v_facts, v_notes
         FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
         v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes);

@@ -68,6 +68,17 @@ BEGIN
     UPDATE graph_facts f SET suppression = l.level
     FROM unnest(v_changed, v_levels) l(fact_id, level)
     WHERE f.tenant_id = p_tenant AND f.fact_id = l.fact_id;
+    -- Values that were written while they were hidden may contradict others now.
+    IF cardinality(v_restored) > 0 THEN
+        PERFORM note_conflicts(p_tenant, p_project, array_agg(f.fact_id), array_agg(v_now))
+        FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored) AND f.retracted_at IS NULL
+          AND f.object_value IS NOT NULL AND EXISTS (
+              SELECT FROM tombstones t
+              WHERE t.tenant_id = p_tenant AND t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                AND t.created_at <= f.created_at);
+    END IF;
     -- What hangs on a fact is as hidden as the fact.
     UPDATE entity_edges x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)

@@ -1,6 +1,7 @@
 -- Puts what is hidden of these notes in step with the tombstones of the entities they mention: the notes, their history,
 -- their mentions and what they are evidence of. A note that comes back while another of the same words was written
--- meanwhile: the newer one goes, recoverable like any deleted note, with its line of history.
+-- meanwhile: the newer one goes, recoverable like any deleted note, with its line of history, and what
+-- cited it cites the older one too.
 -- Runs with the rights of its caller, who holds the entity.
 CREATE OR REPLACE FUNCTION settle_notes(p_tenant text, p_agent text, p_notes uuid[])
 RETURNS void
@@ -13,6 +14,7 @@ DECLARE
     v_change record;
     v_twin record;
     v_goes record;
+    v_stays uuid;
 BEGIN
     FOR v_change IN
         SELECT n.*, l.level
@@ -39,6 +41,12 @@ BEGIN
                 ELSE
                     v_goes := v_twin;
                 END IF;
+                v_stays := CASE v_goes.note_id WHEN v_twin.note_id THEN v_change.note_id ELSE v_twin.note_id END;
+                INSERT INTO graph_fact_evidence (
+                    tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
+                SELECT p_tenant, v.project_id, make_id(), v.fact_id, v_stays, v.created_at, v.suppression
+                FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.note_id = v_goes.note_id
+                ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
                 UPDATE memory_notes n SET deleted_at = v_now, updated_at = v_now, version = n.version + 1
                 WHERE n.tenant_id = p_tenant AND n.note_id = v_goes.note_id;
                 INSERT INTO memory_history (

@@ -141,7 +141,7 @@ BEGIN
         WHERE d.refused IS NULL AND d.valid_from IS NOT NULL;
         IF v_hashed IS NOT NULL THEN
             -- Two that cite each other must not be written at the same time, each unaware of the other.
-            PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+            PERFORM FROM tenants t WHERE t.tenant_id = v_tenant FOR NO KEY UPDATE;
         END IF;
         v_cycles := find_cycles(v_tenant, v_project, v_hashed, v_hashes, p_derived);
     END IF;
@@ -239,14 +239,19 @@ BEGIN
                    v_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
            CASE WHEN f.hidden OR f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
            -- Of what is suppressed no trace.
-           CASE WHEN f.hidden THEN '{}' ELSE ARRAY(
-               SELECT x.from_fact_id FROM graph_fact_supersessions x
-               WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id AND x.created_at = f.created_at
-                 AND x.suppression = 0
-               ORDER BY x.supersession_id) END,
-           ARRAY(SELECT x.conflict_id FROM fact_conflicts x
-                 WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.detected_at >= v_now
-                 ORDER BY x.conflict_id),
+           -- Looked up in an order that only the right index has, and put in order afterwards.
+           CASE WHEN f.hidden THEN '{}' ELSE coalesce((
+               SELECT array_agg(u.from_fact_id ORDER BY u.supersession_id) FROM (
+                   SELECT x.from_fact_id, x.supersession_id FROM graph_fact_supersessions x
+                   WHERE x.tenant_id = v_tenant AND x.to_fact_id BETWEEN d.fact_id AND d.fact_id
+                     AND x.created_at = f.created_at AND x.suppression = 0
+                   ORDER BY x.to_fact_id OFFSET 0) u), '{}') END,
+           coalesce((
+               SELECT array_agg(u.conflict_id ORDER BY u.conflict_id) FROM (
+                   SELECT x.conflict_id FROM fact_conflicts x
+                   WHERE x.tenant_id = v_tenant AND x.fact_b BETWEEN f.fact_id AND f.fact_id
+                     AND x.detected_at >= v_now
+                   ORDER BY x.fact_b OFFSET 0) u), '{}'),
            CASE WHEN f.hidden THEN d.fact_id ELSE f.fact_id END,
            coalesce(s.decoy_id, s.entity_id), coalesce(s.shown, s.canonical),
            CASE WHEN s.shown IS NULL THEN s.kind ELSE s.said END,

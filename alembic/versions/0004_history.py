@@ -388,6 +388,17 @@ BEGIN
     UPDATE graph_facts f SET suppression = l.level
     FROM unnest(v_changed, v_levels) l(fact_id, level)
     WHERE f.tenant_id = p_tenant AND f.fact_id = l.fact_id;
+    -- Values that were written while they were hidden may contradict others now.
+    IF cardinality(v_restored) > 0 THEN
+        PERFORM note_conflicts(p_tenant, p_project, array_agg(f.fact_id), array_agg(v_now))
+        FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored) AND f.retracted_at IS NULL
+          AND f.object_value IS NOT NULL AND EXISTS (
+              SELECT FROM tombstones t
+              WHERE t.tenant_id = p_tenant AND t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                AND t.created_at <= f.created_at);
+    END IF;
     -- What hangs on a fact is as hidden as the fact.
     UPDATE entity_edges x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
@@ -446,6 +457,7 @@ DECLARE
     v_change record;
     v_twin record;
     v_goes record;
+    v_stays uuid;
 BEGIN
     FOR v_change IN
         SELECT n.*, l.level
@@ -472,6 +484,12 @@ BEGIN
                 ELSE
                     v_goes := v_twin;
                 END IF;
+                v_stays := CASE v_goes.note_id WHEN v_twin.note_id THEN v_change.note_id ELSE v_twin.note_id END;
+                INSERT INTO graph_fact_evidence (
+                    tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
+                SELECT p_tenant, v.project_id, make_id(), v.fact_id, v_stays, v.created_at, v.suppression
+                FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.note_id = v_goes.note_id
+                ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
                 UPDATE memory_notes n SET deleted_at = v_now, updated_at = v_now, version = n.version + 1
                 WHERE n.tenant_id = p_tenant AND n.note_id = v_goes.note_id;
                 INSERT INTO memory_history (
@@ -552,9 +570,9 @@ RETURNS text
 LANGUAGE sql STABLE
 AS $$
     SELECT concat_ws('|',
-               '(?:^|[^[:alnum:]])(?:'
+               '(?:^|[^0-9a-zÀ-ɏͰ-ӿ])(?:'
                    || string_agg(DISTINCT q.quoted, '|') FILTER (WHERE q.spaced AND length(n.name) > 2)
-                   || ')(?:[^[:alnum:]]|$)',
+                   || ')(?:[^0-9a-zÀ-ɏͰ-ӿ]|$)',
                string_agg(DISTINCT q.quoted, '|') FILTER (WHERE NOT q.spaced AND length(n.name) > 1))
     FROM (
         SELECT lower(e.canonical) AS name FROM graph_entities e
@@ -568,7 +586,8 @@ AS $$
         SELECT a.alias_norm FROM graph_entity_aliases a WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity
     ) n
     CROSS JOIN LATERAL (
-        SELECT regexp_replace(n.name, '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted,
+        SELECT replace(regexp_replace(n.name, '([][\\.^$*+?(){}|-])', '\\\1', 'g'),
+                       ' ', '[[:space:]\u00A0]+') AS quoted,
                n.name ~ '^[ -~À-ɏͰ-ӿ]+$' AS spaced
     ) q
     HAVING count(*) FILTER (WHERE length(n.name) > CASE WHEN q.spaced THEN 2 ELSE 1 END) > 0
@@ -602,6 +621,33 @@ BEGIN
       AND normalize(lower(f.object_value)) ~ v_pattern
     ON CONFLICT DO NOTHING;
 END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION link_holds(p_tenant text, p_project text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_hold tombstones;
+BEGIN
+    FOR v_hold IN
+        SELECT t.* FROM tombstones t
+        WHERE t.tenant_id = p_tenant AND t.project_id = p_project AND t.legal_hold AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
+    LOOP
+        PERFORM link_mentions(p_tenant, p_project, v_hold.entity_id, v_hold.scopes);
+    END LOOP;
+END
+$$;""",
+    """
+CREATE OR REPLACE FUNCTION says(p_json jsonb, p_pattern text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM jsonb_path_query(p_json, '$.** ? (@.type() == "string")') s(word)
+        WHERE normalize(lower(s.word #>> '{}')) ~ p_pattern)
 $$;""",
     """
 CREATE OR REPLACE FUNCTION find_doomed(
@@ -642,7 +688,9 @@ LANGUAGE sql STABLE
 AS $$
     SELECT EXISTS (
         SELECT FROM graph_facts f
-        JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id IN (f.subject_entity_id, f.object_entity_id)
+        JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id IN (
+            SELECT f.subject_entity_id UNION ALL SELECT f.object_entity_id UNION ALL
+            SELECT m.entity_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.fact_id = p_fact)
         WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND f.scope = ANY (e.held_scopes))
 $$;""",
     """
@@ -672,7 +720,10 @@ AS $$
                             UNION ALL
                             SELECT v.fact_id FROM graph_fact_evidence v
                             WHERE v.tenant_id = p_tenant AND v.note_id = ANY (p_notes))
-                        AND t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                        AND (t.entity_id IN (f.subject_entity_id, f.object_entity_id)
+                             OR EXISTS (SELECT FROM graph_fact_mentions m
+                                        WHERE m.tenant_id = p_tenant AND m.fact_id = f.fact_id
+                                          AND m.entity_id = t.entity_id))
                         AND (t.scopes IS NULL OR f.scope = ANY (t.scopes)))
            OR EXISTS (SELECT FROM note_entity_mentions m
                       JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = m.note_id
@@ -992,6 +1043,7 @@ BEGIN
         PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
     END IF;
     IF p_erase THEN
+        PERFORM link_holds(v_tenant, v_project);
         SELECT d.facts, d.notes INTO v_facts, v_notes
         FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
         v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes);
@@ -1167,6 +1219,7 @@ BEGIN
     IF v_tombstone.named THEN
         PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
     END IF;
+    PERFORM link_holds(v_tenant, v_project);
     SELECT d.facts, d.notes INTO v_facts, v_notes
     FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
     IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes) IS NOT NULL THEN
@@ -1197,22 +1250,21 @@ BEGIN
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
       AND (names_any(encode(k.body, 'escape'), v_ids)
-           OR (right(k.path, length(v_project) + 1) = ' ' || v_project
-               AND normalize(lower(convert_from(k.body, 'UTF8'))) ~ v_pattern));
+           OR (v_tombstone.named AND right(k.path, length(v_project) + 1) = ' ' || v_project
+               AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
     SET payload = '{}', last_error = NULL,
         status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
         finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
-    FROM (SELECT x.job_id, x.payload::text || coalesce(x.last_error, '') AS words FROM jobs x
-          WHERE x.tenant_id = v_tenant AND x.job_id <> p_job) w
-    WHERE j.tenant_id = v_tenant AND j.job_id = w.job_id
-      AND (names_any(w.words, v_ids)
-           OR (j.project_id = v_project AND (
-                   normalize(lower(w.words)) ~ v_pattern
-                   -- What is still to be done is not stopped by a mere value.
-                   OR (j.status NOT IN ('pending', 'leased') AND normalize(lower(w.words)) ~ v_values))));
+    WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
+      AND (names_any(j.payload::text || coalesce(j.last_error, ''), v_ids)
+           OR (v_tombstone.named AND j.project_id = v_project
+               AND (says(j.payload, v_pattern) OR normalize(lower(j.last_error)) ~ v_pattern))
+           -- What is still to be done is not stopped by a mere value.
+           OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
+               AND (says(j.payload, v_values) OR normalize(lower(j.last_error)) ~ v_values)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
     IF v_tombstone.named AND v_whole THEN
@@ -1250,6 +1302,8 @@ BEGIN
     v_counts := v_counts || jsonb_build_object('graph_fact_supersessions', v_count);
     SELECT count(*) INTO v_count FROM entity_edges x WHERE x.tenant_id = v_tenant AND x.edge_id = ANY (v_facts);
     v_counts := v_counts || jsonb_build_object('entity_edges', v_count);
+    -- How a conflict of others ended stays; by what it was decided goes.
+    UPDATE fact_conflicts x SET winner = NULL WHERE x.tenant_id = v_tenant AND x.winner = ANY (v_facts);
     DELETE FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('graph_facts', v_count);
@@ -2711,7 +2765,7 @@ BEGIN
         WHERE d.refused IS NULL AND d.valid_from IS NOT NULL;
         IF v_hashed IS NOT NULL THEN
             -- Two that cite each other must not be written at the same time, each unaware of the other.
-            PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+            PERFORM FROM tenants t WHERE t.tenant_id = v_tenant FOR NO KEY UPDATE;
         END IF;
         v_cycles := find_cycles(v_tenant, v_project, v_hashed, v_hashes, p_derived);
     END IF;
@@ -2809,14 +2863,19 @@ BEGIN
                    v_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
            CASE WHEN f.hidden OR f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
            -- Of what is suppressed no trace.
-           CASE WHEN f.hidden THEN '{}' ELSE ARRAY(
-               SELECT x.from_fact_id FROM graph_fact_supersessions x
-               WHERE x.tenant_id = v_tenant AND x.to_fact_id = d.fact_id AND x.created_at = f.created_at
-                 AND x.suppression = 0
-               ORDER BY x.supersession_id) END,
-           ARRAY(SELECT x.conflict_id FROM fact_conflicts x
-                 WHERE x.tenant_id = v_tenant AND x.fact_b = f.fact_id AND x.detected_at >= v_now
-                 ORDER BY x.conflict_id),
+           -- Looked up in an order that only the right index has, and put in order afterwards.
+           CASE WHEN f.hidden THEN '{}' ELSE coalesce((
+               SELECT array_agg(u.from_fact_id ORDER BY u.supersession_id) FROM (
+                   SELECT x.from_fact_id, x.supersession_id FROM graph_fact_supersessions x
+                   WHERE x.tenant_id = v_tenant AND x.to_fact_id BETWEEN d.fact_id AND d.fact_id
+                     AND x.created_at = f.created_at AND x.suppression = 0
+                   ORDER BY x.to_fact_id OFFSET 0) u), '{}') END,
+           coalesce((
+               SELECT array_agg(u.conflict_id ORDER BY u.conflict_id) FROM (
+                   SELECT x.conflict_id FROM fact_conflicts x
+                   WHERE x.tenant_id = v_tenant AND x.fact_b BETWEEN f.fact_id AND f.fact_id
+                     AND x.detected_at >= v_now
+                   ORDER BY x.fact_b OFFSET 0) u), '{}'),
            CASE WHEN f.hidden THEN d.fact_id ELSE f.fact_id END,
            coalesce(s.decoy_id, s.entity_id), coalesce(s.shown, s.canonical),
            CASE WHEN s.shown IS NULL THEN s.kind ELSE s.said END,
@@ -4115,6 +4174,8 @@ SIGNATURES = (
     "names_any(text, uuid[])",
     "is_held(text, uuid)",
     "find_doomed(text, text, uuid, text[])",
+    "says(jsonb, text)",
+    "link_holds(text, text)",
     "link_mentions(text, text, uuid, text[])",
     "name_pattern(text, uuid)",
     "settle_entity(text, text, text, uuid)",

@@ -280,6 +280,15 @@ def test_names_that_stand_in_other_names_are_told(robin: httpx.Client, admin: ht
     }
 
 
+def test_what_a_field_is_called_is_not_what_is_said(robin: httpx.Client, admin: httpx.Client, worker: None) -> None:
+    made = {"subject": new("Other"), "predicate": new("p"), "object": {"value": "x"}}
+    key = {"Idempotency-Key": uuid4().hex}
+    first = robin.post("/v1/facts", json=made, headers=key)
+    fact(robin, "Evidence", new("p"), "an entity with an unlucky name")
+    until_erased(admin, tombstone(admin, "Evidence", erase=True))
+    assert robin.post("/v1/facts", json=made, headers=key).json() == first.json()
+
+
 def test_agents_see_neither_the_job_nor_the_tombstone(
     planted: Planted, robin: httpx.Client, admin: httpx.Client
 ) -> None:

@@ -278,6 +278,66 @@ def test_an_ambiguous_name_that_shows_a_held_one_is_on_record(
     assert len(found) == 2
 
 
+def test_a_hold_keeps_facts_of_others_that_name_it(robin: httpx.Client, admin: httpx.Client) -> None:
+    alice, bob = new("Alice Quag"), new("Bob")
+    entity(robin, alice)
+    fact(robin, bob, new("p"), f"owes {alice} money")
+    tombstone(admin, alice, legal_hold=True)
+    refused = admin.post("/v1/tombstones", json={"entity": bob, "reason": "r", "erase": True})
+    assert error(refused) == (409, "legal_hold_active")
+
+
+def test_a_note_that_came_to_name_what_is_held_is_kept(robin: httpx.Client, admin: httpx.Client) -> None:
+    alice, bob = new("Alice Quag"), new("Bob Quag")
+    entity(robin, alice)
+    entity(robin, bob)
+    tombstone(admin, bob, legal_hold=True)
+    note(robin, content=f"{alice} and {bob} met since")
+    refused = admin.post("/v1/tombstones", json={"entity": alice, "reason": "r", "erase": True})
+    assert error(refused) == (409, "legal_hold_active")
+
+
+def test_a_conflict_of_others_that_it_decided_does_not_stop_an_erasure(
+    robin: httpx.Client, admin: httpx.Client
+) -> None:
+    alice, bob, drinks = new("Alice"), new("Bob"), new("drinks")
+    entity(robin, alice)
+    for value in ("tea", "coffee"):
+        fact(robin, bob, drinks, value)
+    (conflict,) = robin.get("/v1/conflicts", params={"entity": bob}).json()["conflicts"]
+    path = f"/v1/conflicts/{conflict['conflict_id']}"
+    assert robin.post(f"{path}/resolve", json={"value": f"what {alice} drinks"}).status_code == 200
+    until_erased(admin, tombstone(admin, alice, erase=True))
+    assert robin.get(path).json()["winner"] is None
+
+
+def test_values_written_while_hidden_contradict_after_the_end(robin: httpx.Client, admin: httpx.Client) -> None:
+    name, phone = new("Ada"), new("phone")
+    fact(robin, name, phone, "1")
+    made = tombstone(admin, name)
+    write(robin, name, phone, "2")
+    revoke(admin, made)
+    assert [item["contradicted"] for item in listed(robin, entity=name)] == [True, True]
+    assert len(robin.get("/v1/conflicts", params={"entity": name}).json()["conflicts"]) == 1
+
+
+@pytest.mark.parametrize("form", ["{}\n{} said", "{}  {} said", "{}\t{}", "{}\u00a0{} said", "さん{} {}さん"])
+def test_names_are_found_whatever_stands_around_them(robin: httpx.Client, admin: httpx.Client, form: str) -> None:
+    first, last = new("Alicea").split()
+    entity(robin, f"{first} {last}")
+    naming = fact(robin, new("Bob"), new("p"), form.format(first, last))
+    tombstone(admin, f"{first} {last}")
+    assert error(robin.get(f"/v1/facts/{naming['fact_id']}")) == (404, "fact_not_found")
+
+
+def test_many_names_do_not_hold_up_forgetting(robin: httpx.Client, admin: httpx.Client) -> None:
+    """More names than the database keeps compiled expressions: found all the same, in one look."""
+    made = entity(robin, aliases=[new(f"alias {number}") for number in range(100)])
+    told = [note(robin, content=f"about {alias}") for alias in made["aliases"][::10]]
+    tombstone(admin, made["canonical"])
+    assert [robin.get(f"/v1/notes/{found}").status_code for found in told] == [404] * 10
+
+
 OUT_OF_STEP = """
     SELECT f.fact_id, f.suppression FROM graph_facts f
     JOIN graph_entities s ON s.tenant_id = f.tenant_id AND s.entity_id = f.subject_entity_id

@@ -1,0 +1,9 @@
+-- Whether a value somewhere within a JSON document fits a pattern; what its fields are called does not count.
+CREATE OR REPLACE FUNCTION says(p_json jsonb, p_pattern text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM jsonb_path_query(p_json, '$.** ? (@.type() == "string")') s(word)
+        WHERE normalize(lower(s.word #>> '{}')) ~ p_pattern)
+$$;
