@@ -334,7 +334,7 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_set_predicate(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest predicates set`."""
-    from app.facts.vocabulary import GlobalPredicate, set_global_predicate
+    from app.facts.vocabulary.installation import GlobalPredicate, set_global_predicate
     from app.operations.administration import as_owner
     from app.operations.installation import database_of
 
@@ -347,7 +347,7 @@ def run_set_predicate(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_list_predicates(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest predicates list`."""
-    from app.facts.vocabulary import list_global_predicates
+    from app.facts.vocabulary.installation import list_global_predicates
     from app.operations.administration import as_owner
     from app.operations.installation import database_of
 

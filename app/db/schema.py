@@ -13,6 +13,7 @@ TABLE_MODULES = (
     "app.jobs.tables",
     "app.notes.tables",
     "app.facts.tables",
+    "app.facts.upkeep.tables",
     "app.history.tables",
     "app.recall.tables",
 )

@@ -7,7 +7,7 @@ from litestar import Response, Router, get, patch, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from app.errors import BadRequest
-from app.facts import entities, predicates, reading, writing
+from app.facts import entities, reading, writing
 from app.facts.names import predicate_name
 from app.facts.schemas import (
     AliasCreate,
@@ -39,6 +39,7 @@ from app.facts.schemas import (
     Status,
 )
 from app.facts.times import parse_as_of
+from app.facts.vocabulary import predicates
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.inputs import parse_moment

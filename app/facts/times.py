@@ -72,6 +72,7 @@ async def hold_notices(
             "project": who.project_id,
             "entities": [str(entity_id) for entity_id, _ in entities],
             "scopes": [scope for _, scope in entities],
+            "facts": [str(fact_id) for fact_id in read.get("fact_ids", [])],
         }
         rows = await session.query(queries.HOLDS, place)
         forbidden = [

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.db.database import Database
 from app.errors import Conflict
-from app.facts import entities, predicates, queries, reading, writing
+from app.facts import entities, queries, reading, writing
 from app.facts.schemas import (
     EntityMerge,
     FactBatch,
@@ -31,6 +31,7 @@ from app.facts.schemas import (
     PredicateCreate,
     PredicatePatch,
 )
+from app.facts.vocabulary import predicates
 from app.web.auth import AGENT_SCOPES, Principal
 from app.web.cursors import CursorSigner
 from app.web.idempotency import Once

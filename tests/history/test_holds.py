@@ -287,6 +287,17 @@ def test_a_hold_keeps_facts_of_others_that_name_it(robin: httpx.Client, admin: h
     assert error(refused) == (409, "legal_hold_active")
 
 
+def test_a_fact_that_is_held_for_what_it_names_is_told_with_its_hold(
+    robin: httpx.Client, admin: httpx.Client, database: TestDatabase
+) -> None:
+    alice, bob = new("Alice Quag"), new("Bob")
+    entity(robin, alice)
+    naming = fact(robin, bob, new("p"), f"owes {alice} money")
+    hold = tombstone(admin, alice, legal_hold=True)
+    answer = admin.get(f"/v1/facts/{naming['fact_id']}", params={"as_of": now(database)}).json()
+    assert [notice["tombstone_id"] for notice in answer["tombstone_notices"]] == [hold["tombstone_id"]]
+
+
 def test_a_note_that_came_to_name_what_is_held_is_kept(robin: httpx.Client, admin: httpx.Client) -> None:
     alice, bob = new("Alice Quag"), new("Bob Quag")
     entity(robin, alice)

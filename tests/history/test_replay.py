@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from app.db.database import Database
 from app.errors import Conflict
-from app.facts import predicates, queries, reading, writing
+from app.facts import queries, reading, writing
 from app.facts.schemas import (
     FactBatch,
     FactCreate,
@@ -27,6 +27,7 @@ from app.facts.schemas import (
     FactsRetract,
     PredicateCreate,
 )
+from app.facts.vocabulary import predicates
 from app.notes import service as notes
 from app.notes.schemas import NoteCreate
 from app.web.auth import AGENT_SCOPES, Principal

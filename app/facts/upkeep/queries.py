@@ -6,7 +6,7 @@ from sqlalchemy import delete, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from app.db.database import Row, Session
-from app.facts.tables import decay_policies, sources
+from app.facts.upkeep.tables import decay_policies, sources
 
 # Conflicts both of whose facts the caller can see, newest first.
 _CONFLICTS = """

@@ -8,7 +8,6 @@ import msgspec
 
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
-from app.facts import queries
 from app.facts.names import predicate_name
 from app.facts.retries import retried
 from app.facts.schemas import (
@@ -21,6 +20,7 @@ from app.facts.schemas import (
     PredicatePatch,
     PredicateRead,
 )
+from app.facts.vocabulary import queries
 from app.web.auth import Principal, new_id, require_project
 from app.web.idempotency import Answer, Once
 from app.web.pages import Page

@@ -7,8 +7,8 @@ import msgspec
 
 from app.db.database import Database
 from app.errors import Conflict
-from app.facts import queries
 from app.facts.names import predicate_name
+from app.facts.vocabulary import queries
 from app.web.auth import new_id
 
 CHANGES = {("pending", "active"), ("pending", "deprecated"), ("active", "deprecated")}
