@@ -1,5 +1,7 @@
 """Tables of the room history: what was taken back, what came from what, what was forgotten, and who did what."""
 
+from typing import get_args
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -23,6 +25,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from app.db.metadata import metadata
 from app.db.rls import Rule
+from app.web.audit import EventType
 
 fact_retractions = Table(
     "fact_retractions",
@@ -68,12 +71,7 @@ fact_derivations = Table(
     info={"rls": Rule.NAMES, "grants": "SELECT"},
 )
 
-EVENT_TYPES = (
-    "fact_write", "fact_read", "key_issue", "key_revoke", "key_rotation", "quarantine_admit", "quarantine_release",
-    "quota_breach", "admin_action", "tombstone_issued", "tombstone_revoked", "rtbf_legal_hold_issued",
-    "erasure_completed",
-)  # fmt: skip
-_LIST_OF_EVENTS = ", ".join(f"'{name}'" for name in EVENT_TYPES)
+_LIST_OF_EVENTS = ", ".join(f"'{name}'" for name in get_args(EventType))
 
 # Who did what: ids and counts, never content. Written by definer functions; numbered and chained when sealed.
 audit_log = Table(

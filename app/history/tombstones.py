@@ -1,7 +1,7 @@
 """Use cases of tombstones: hide an entity, hold it for the law, have it erased, take the tombstone back."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, cast, get_args
 from uuid import UUID
 
 import msgspec
@@ -25,13 +25,13 @@ from app.history.schemas import (
     TombstoneRevoke,
     TombstoneRevoked,
 )
-from app.tenancy.schemas import SYNONYMS
+from app.tenancy.schemas import SYNONYMS, Visibility
 from app.web.auth import Principal, new_id, require_project
 from app.web.idempotency import Answer, Once
 from app.web.pages import Page
 from app.web.signing import ALGORITHM, encoded
 
-SCOPES = ("agent_private", "project_shared", "org_shared", "public")
+SCOPES: tuple[str, ...] = get_args(Visibility)
 
 
 def custodian(who: Principal) -> Principal:

@@ -28,7 +28,6 @@ from app.web.pages import Page
 
 SWEPT_AT_ONCE = 500
 SHOWN = 200
-FIRST = UUID(int=0)
 SETTINGS = ("mode", "ttl_s", "half_life_s", "min_confidence", "exempt_relations")
 
 
@@ -143,9 +142,9 @@ async def sweep(db: Database, who: Principal, *, dry_run: bool) -> DecaySwept:
 
 async def _sweep(db: Database, who: Scope, *, now: datetime, dry_run: bool) -> list[Row]:
     swept: list[Row] = []
-    after = FIRST
+    after = queries.FIRST_ID
     while True:
-        arguments = {"now": now, "dry": dry_run, "after": str(after), "limit": SWEPT_AT_ONCE}
+        arguments = {"now": now, "dry": dry_run, "after": after, "limit": SWEPT_AT_ONCE}
 
         async def step(arguments: Row = arguments) -> list[Row]:
             async with db.tenant(who) as session:
@@ -155,7 +154,7 @@ async def _sweep(db: Database, who: Scope, *, now: datetime, dry_run: bool) -> l
         swept += [row for row in rows if row["action"] != "skipped"]
         if len(rows) < SWEPT_AT_ONCE:
             return swept
-        after = rows[-1]["fact_id"]
+        after = str(rows[-1]["fact_id"])
 
 
 async def decay(job: Job) -> None:

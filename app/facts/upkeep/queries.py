@@ -8,6 +8,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from app.db.database import Row, Session
 from app.facts.upkeep.tables import decay_policies, sources
 
+# Before every id: where a walk through facts in the order of their ids begins.
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+
 # Conflicts both of whose facts the caller can see, newest first.
 _CONFLICTS = """
     SELECT k.conflict_id, k.fact_a, k.fact_b, k.status, k.winner, k.detected_at, k.resolved_at, k.resolved_by,

@@ -22,7 +22,6 @@ from app.web.pages import Page
 CACHED_SECONDS = 60.0
 MAX_CACHED = 50_000
 REFRESHED_AT_ONCE = 1000
-FIRST = "00000000-0000-0000-0000-000000000000"
 
 
 class Judged:
@@ -59,15 +58,17 @@ async def judge(db: Database, who: Principal, facts: list[Row]) -> None:
         return
     known = _cache.setdefault(db, {})
     now = time.monotonic()
-    missing = [name for name in names if (found := known.get(_key(who, name))) is None or found.until < now]
-    if missing:
+    # By itself: while the database is asked, others may clear what is remembered.
+    judged = {name: found for name in names if (found := known.get(_key(who, name))) and found.until >= now}
+    if missing := sorted(names - set(judged)):
+        for row in await db.query(who, queries.JUDGE_SOURCES, {"sources": missing}):
+            judged[row["source"]] = Judged(row)
         if len(known) > MAX_CACHED:
             known.clear()
-        for row in await db.query(who, queries.JUDGE_SOURCES, {"sources": missing}):
-            known[_key(who, row["source"])] = Judged(row)
+        known.update({_key(who, name): judged[name] for name in missing})
     for row in facts:
         if row["source"] is not None:
-            row["source_trust"] = known[_key(who, row["source"])].for_agent(who.agent_id)
+            row["source_trust"] = judged[row["source"]].for_agent(who.agent_id)
 
 
 def _key(who: Scope, source: str) -> tuple[str, str | None, str]:
@@ -165,7 +166,7 @@ async def refresh_trust(job: Job) -> None:
 async def _refresh(job: Job, source: str) -> None:
     (known,) = await job.db.query(job.scope, queries.JUDGE_SOURCES, {"sources": [source]})
     judged = Judged(known)
-    after: str | None = FIRST
+    after: str | None = queries.FIRST_ID
     while after is not None:
         arguments = {
             "source": source,
