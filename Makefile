@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --disable-pip-version-check --no-deps --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types bench check lock clean
+.PHONY: help install run test lint types bench eval check lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null || true
@@ -47,6 +47,9 @@ types: $(VENV)/.development ## the type check alone
 
 bench: $(VENV)/.development ## measure: ratios to a floor in the same run, as a table and JSON
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+eval: $(VENV)/.development ## how good recall is on public questions (data in ../shared/eval), as a table and JSON
+	@$(BIN)/python -m tests.eval $(ARGS)
 
 check: lint test ## lint and test
 

@@ -122,6 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
     change.add_argument("--alias", action="append", default=[], metavar="A", help="another name; may be repeated")
     _json(change)
     _json(_command(predicates, "list", run_list_predicates, "list what all tenants share"))
+    _embedding_commands(_group(commands, "embeddings", "the models vectors are made with (as the owner)"))
     return parser
 
 
@@ -131,6 +132,21 @@ def _migrate_command(commands: Any) -> None:
     migrate.add_argument("--downgrade", metavar="R", help="go back to this migration; `base` removes everything")
     migrate.add_argument("--repair", action="store_true", help="put drifted policies, grants and functions right")
     migrate.add_argument("--print-roles", action="store_true", help="print the SQL that makes the roles, for a DBA")
+
+
+def _embedding_commands(embeddings: Any) -> None:
+    _json(_command(embeddings, "status", run_embedding_status, "list models and how much each of them covers"))
+    add = _command(embeddings, "add", run_add_model, "register a model; the worker fills it in the background")
+    add.add_argument("model", metavar="PROVIDER/MODEL[@DIM]", help="such as ollama/nomic-embed-text")
+    activate = _command(embeddings, "activate", run_activate_model, "let recall search by a model, or by none")
+    activate.add_argument("--force", action="store_true", help="also when it covers less than 95%% of what there is")
+    drop = _command(embeddings, "drop", run_drop_model, "forget a model that is not active, with its vectors")
+    for change in (activate, drop):
+        change.add_argument("model", metavar="MODEL", help="PROVIDER/MODEL, or its number as status shows it")
+        change.add_argument("--model-version", type=int, metavar="N", help="which one, where there are several")
+        _json(change)
+    add.add_argument("--model-version", type=int, default=1, metavar="N", help="of the same model, another one (1)")
+    _json(add)
 
 
 def _key_commands(keys: Any) -> None:
@@ -355,6 +371,58 @@ def run_list_predicates(options: argparse.Namespace, settings: Settings) -> int:
         found = as_owner(ready, list_global_predicates)
     lines = [f"{row['name']}  {row['cardinality']}  {row['status']}  used by {row['tenants']}" for row in found]
     return _show(options, {"predicates": found}, "\n".join(lines))
+
+
+def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest embeddings status`."""
+    from app.recall.embedding.installation import model_status
+
+    found = _as_owner(settings, model_status)
+    lines = [
+        f"{row['model_id']}  {row['model']}  version {row['version']}  {row['dimensions']} dimensions"
+        f"{'  ACTIVE' if row['active'] else ''}\n   {row['coverage']:.1%} of {row['units']} units, "
+        f"{row['pending']} pending, {row['failed']} refused"
+        + ("" if row["oldest_pending_seconds"] is None else f", oldest {row['oldest_pending_seconds']} s")
+        for row in found
+    ]
+    return _show(options, {"models": found}, "\n".join(lines) or "no models: recall works without vectors")
+
+
+def run_add_model(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest embeddings add`."""
+    from app.recall.embedding.installation import add_model
+
+    if options.model_version < 1:
+        raise BadRequest("--model-version: 1 or more.")
+    named = {"name": options.model, "version": options.model_version}
+    made = _as_owner(settings, lambda owner: add_model(owner, settings, **named, say=say))
+    return _show(options, made, f"{made['model']} is model {made['model_id']}; the worker fills it (embeddings status)")
+
+
+def run_activate_model(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest embeddings activate`."""
+    from app.recall.embedding.installation import activate_model
+
+    named = {"name": options.model, "version": options.model_version, "force": options.force}
+    made = _as_owner(settings, lambda owner: activate_model(owner, **named))
+    return _show(options, made, f"recall searches by {made['model']}")
+
+
+def run_drop_model(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest embeddings drop`."""
+    from app.recall.embedding.installation import drop_model
+
+    named = {"name": options.model, "version": options.model_version}
+    made = _as_owner(settings, lambda owner: drop_model(owner, **named, say=say))
+    return _show(options, made, f"{made['model']} is dropped")
+
+
+def _as_owner(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    from app.operations.administration import as_owner
+    from app.operations.installation import database_of
+
+    with database_of(settings, say=say) as ready:
+        return as_owner(ready, work)
 
 
 def run_verify_audit(options: argparse.Namespace, settings: Settings) -> int:

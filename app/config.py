@@ -69,6 +69,20 @@ def _endpoint(raw: str) -> str:
     return raw
 
 
+def _word(raw: str) -> str:
+    word = raw.strip()
+    if any(character.isspace() for character in word) or not word.isprintable():
+        raise ValueError("expected one word without spaces")
+    return word
+
+
+def _address(raw: str) -> str:
+    address = raw.strip().rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        raise ValueError("expected an address such as http://127.0.0.1:11434")
+    return address
+
+
 def _secret(raw: str) -> str:
     if len(raw) < 24 or not raw.isascii() or any(character.isspace() for character in raw):
         raise ValueError("expected at least 24 ASCII characters without spaces")
@@ -190,6 +204,47 @@ class Settings:
     )
     drain_seconds: float = _setting(
         "DRAIN_SECONDS", _decimal(0, 600), 25.0, "How long running work may finish at SIGTERM."
+    )
+    embedding_model: str | None = _setting(
+        "EMBEDDING_MODEL",
+        _word,
+        None,
+        "PROVIDER/MODEL of a new installation (local, ollama, openai, voyage; or none). Unset: local/all-MiniLM-L6-v2.",
+    )
+    embedding_dimensions: int | None = _setting(
+        "EMBEDDING_DIMENSIONS",
+        _whole(1, 100_000),
+        None,
+        "Refuse to start unless vectors of the active model are so long. Unset: as they are.",
+    )
+    ollama_url: str = _setting("OLLAMA_URL", _address, "http://127.0.0.1:11434", "Where ollama answers.")
+    openai_base_url: str = _setting(
+        "OPENAI_BASE_URL",
+        _address,
+        "https://api.openai.com/v1",
+        "Where OpenAI, or a server that speaks its API, answers.",
+    )
+    openai_api_key: str | None = _setting("OPENAI_API_KEY", _word, None, "The key for it, where it wants one.")
+    voyage_base_url: str = _setting("VOYAGE_BASE_URL", _address, "https://api.voyageai.com/v1", "Where Voyage answers.")
+    voyage_api_key: str | None = _setting("VOYAGE_API_KEY", _word, None, "The key for Voyage.")
+    embedding_timeout_seconds: float = _setting(
+        "EMBEDDING_TIMEOUT_SECONDS", _decimal(0.1, 600), 30.0, "How long an embedding provider may take to answer."
+    )
+    embed_batch_size: int = _setting("EMBED_BATCH_SIZE", _whole(1, 1000), 32, "Texts embedded and stored at once.")
+    embed_breaker_min_attempts: int = _setting(
+        "EMBED_BREAKER_MIN_ATTEMPTS", _whole(1, 10**6), 30, "Attempts in five minutes before a failure rate counts."
+    )
+    embed_failure_rate_breaker: float = _setting(
+        "EMBED_FAILURE_RATE_BREAKER", _decimal(0, 1), 0.4, "Share of failures above which a provider is left alone."
+    )
+    embed_breaker_half_open_seconds: float = _setting(
+        "EMBED_BREAKER_HALF_OPEN_SECONDS",
+        _decimal(0.01, 86_400),
+        120.0,
+        "How often a provider that is left alone is asked again, with three texts at the most.",
+    )
+    embed_reembed_seconds: float = _setting(
+        "EMBED_REEMBED_SECONDS", _decimal(0, 86_400), 30.0, "What changes again sooner than this waits to be embedded."
     )
     otlp_endpoint: str | None = _setting(
         "OTEL_EXPORTER_OTLP_ENDPOINT", _endpoint, None, "Where traces go (OTLP over HTTP). Unset: no traces."

@@ -24,10 +24,22 @@ from app.facts.upkeep.routes import router as upkeep_router
 from app.facts.upkeep.sources import refresh_trust
 from app.history.routes import router as history_router
 from app.history.tasks import eraser, seal
-from app.jobs.registry import Registry
+from app.jobs.registry import Job, Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
 from app.notes.routes import router as notes_router
+from app.recall.accesses import AccessCounts
+from app.recall.cards.routes import router as cards_router
+from app.recall.cards.tasks import refresh_cards
+from app.recall.embedding.embedders import Embedders
+from app.recall.embedding.models import check_models
+from app.recall.embedding.routes import router as embedding_router
+from app.recall.embedding.tasks import EmbedTask, reconcile
+from app.recall.graph.routes import router as graph_router
+from app.recall.means import Means
+from app.recall.query_vectors import ModelVectors
+from app.recall.routes import router as recall_router
+from app.recall.tasks import clear_traces, reindex
 from app.telemetry.logs import configure_logs
 from app.telemetry.traces import configure_traces
 from app.tenancy.keys import KeyUsage
@@ -59,13 +71,23 @@ def open_database(settings: Settings) -> Database:
     )
 
 
-def build_registry(db: Database, settings: Settings) -> Registry:
+async def maintenance(job: Job) -> None:
+    """Clears away what has outlived its use, in every room."""
+    await clear_traces(job)
+    await maintain(job)
+
+
+def build_registry(db: Database, settings: Settings, *, embedders: Embedders | None = None) -> Registry:
     """The handlers of every kind of job."""
     registry = Registry()
-    registry.register("maintenance", maintain)
+    registry.register("maintenance", maintenance)
+    registry.register("reindex", reindex)
     registry.register("seal", seal)
     registry.register("decay", decay)
     registry.register("trust", refresh_trust)
+    registry.register("card_refresh", refresh_cards)
+    registry.register("embed", EmbedTask(embedders or Embedders(settings), settings))
+    registry.register("embed_reconcile", reconcile)
     registry.register("erase", eraser(Signer(db, settings.signing_key)))
     return registry
 
@@ -105,6 +127,9 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     limiter = RateLimiter(database, settings)
     usage = KeyUsage(database)
     cursors = CursorSecret()
+    vectors = ModelVectors(database, Embedders(settings))
+    accesses = AccessCounts(database)
+    denied = frozenset(normalize_entity_name(name) for name in settings.legal_hold_denied)
     readiness = ReadinessCheck(database, head=head_revision(), strict=settings.rls_policy_strict)
 
     @asynccontextmanager
@@ -112,18 +137,22 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         try:
             await database.open()
             await check_policies(database, strict=settings.rls_policy_strict)
+            await check_models(database, settings)
         except AppError as problem:
             # The server that runs us keeps such failures to itself.
             log.error("start_refused", code=problem.code, message=problem.message)
             raise
         cursors.load(await _cursor_secret(database, settings))
-        flushing = asyncio.create_task(usage.run())
+        flushing = [asyncio.create_task(usage.run()), asyncio.create_task(accesses.run())]
         try:
             yield
         finally:
-            flushing.cancel()
+            for task in flushing:
+                task.cancel()
             try:
                 await usage.flush()
+                await accesses.flush()
+                await vectors.aclose()
             finally:
                 await database.close()
 
@@ -134,12 +163,24 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "metrics_token": settings.metrics_token,
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
-        "hold_denied": frozenset(normalize_entity_name(name) for name in settings.legal_hold_denied),
+        "hold_denied": denied,
+        "recall_means": Means(vectors=vectors, accesses=accesses, denied=denied),
         "signer": Signer(database, settings.signing_key),
     }
     api = Router(
         path="/v1",
-        route_handlers=[tenancy_router, notes_router, facts_router, upkeep_router, history_router, jobs_router],
+        route_handlers=[
+            tenancy_router,
+            notes_router,
+            facts_router,
+            upkeep_router,
+            history_router,
+            graph_router,
+            embedding_router,
+            recall_router,
+            cards_router,
+            jobs_router,
+        ],
         guards=[guard(authenticator, limiter, usage.note)],
         dependencies={
             "who": Provide(provide_who, sync_to_thread=False),

@@ -23,6 +23,8 @@ DECLARE
     v_facts uuid[];
     v_notes uuid[];
     v_ids uuid[];
+    v_cards uuid[];
+    v_sourced uuid[];
     v_values text;
     v_count_values bigint := 0;
     v_counts jsonb := '{}';
@@ -102,6 +104,7 @@ BEGIN
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
     SET payload = '{}', last_error = NULL,
+        dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
         status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
         finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
     WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
@@ -120,9 +123,12 @@ BEGIN
         UPDATE fact_conflicts c SET resolution_note = NULL
         WHERE c.tenant_id = v_tenant AND c.project_id = v_project
           AND normalize(lower(c.resolution_note)) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
-        UPDATE graph_facts f SET source = NULL
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
-          AND NOT is_held(v_tenant, f.fact_id);
+        WITH changed AS (
+            UPDATE graph_facts f SET source = NULL, updated_at = v_now
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
+              AND NOT is_held(v_tenant, f.fact_id)
+            RETURNING f.fact_id
+        ) SELECT array_agg(c.fact_id) INTO v_sourced FROM changed c;
         UPDATE tombstones t SET reason = ''
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ v_pattern;
         UPDATE tombstone_revocations r SET reason = ''
@@ -132,6 +138,19 @@ BEGIN
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
+
+    DELETE FROM recall_traces r
+    WHERE r.tenant_id = v_tenant AND r.project_id = v_project
+      AND (names_any(r.results::text, v_ids) OR names_any(r.request::text, v_ids)
+           OR (v_tombstone.named AND says(r.request, v_pattern)));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
+    -- Terms that were counted are counted anew, without it.
+    DELETE FROM lexical_frequencies l WHERE l.tenant_id = v_tenant AND l.project_id = v_project;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('lexical_frequencies', v_count);
+    UPDATE lexical_statistics s SET counted_at = '-infinity'
+    WHERE s.tenant_id = v_tenant AND s.project_id = v_project;
 
     -- 3. The rows themselves, with all that hangs on them; each kind is counted before it goes.
     FOREACH v_table IN ARRAY ARRAY['graph_fact_evidence', 'fact_closings', 'fact_confidences', 'fact_retractions',
@@ -148,6 +167,22 @@ BEGIN
     v_counts := v_counts || jsonb_build_object('graph_fact_supersessions', v_count);
     SELECT count(*) INTO v_count FROM entity_edges x WHERE x.tenant_id = v_tenant AND x.edge_id = ANY (v_facts);
     v_counts := v_counts || jsonb_build_object('entity_edges', v_count);
+    v_cards := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.entity_id = v_tombstone.entity_id
+          AND (v_whole OR c.scope = ANY (v_tombstone.scopes))
+        -- And those of others, which told what goes or by whom it was said.
+        UNION SELECT unnest(cards_telling(v_tenant, v_project, v_facts || v_sourced)));
+    DELETE FROM embedding_queue q
+    WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (v_facts || v_notes || v_cards);
+    DELETE FROM embeddings x
+    WHERE x.tenant_id = v_tenant AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self'
+      AND x.owner_kind IN ('note', 'fact', 'card') AND x.owner_id = ANY (v_facts || v_notes || v_cards);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('embeddings', v_count);
+    DELETE FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_cards);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_cards', v_count);
     -- How a conflict of others ended stays; by what it was decided goes.
     UPDATE fact_conflicts x SET winner = NULL WHERE x.tenant_id = v_tenant AND x.winner = ANY (v_facts);
     DELETE FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);

@@ -14,6 +14,7 @@ DECLARE
     v_names int;
     v_predicates uuid[];
     v_words uuid[];
+    v_renamed uuid[];
     v_now timestamptz;
     v_moved bigint;
     v_folded bigint;
@@ -76,6 +77,10 @@ BEGIN
     SELECT count(*) INTO v_moved FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
       AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    v_renamed := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from));
     UPDATE graph_facts f
     SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
         object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
@@ -112,6 +117,19 @@ BEGIN
     UPDATE graph_entities e SET kind = coalesce(e.kind, o.kind), updated_at = v_now
     FROM graph_entities o
     WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
+
+    -- They are found by the name that stays, and written up under it.
+    UPDATE graph_facts f
+    SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                           coalesce(o.canonical, f.object_value))
+    FROM graph_facts r
+    JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = r.subject_entity_id
+    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = r.predicate_id
+    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = r.object_entity_id
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_renamed) AND r.tenant_id = v_tenant AND r.fact_id = f.fact_id;
+    PERFORM queue_units(v_tenant, v_project, 'fact', v_renamed);
+    PERFORM drop_cards(v_tenant, ARRAY(
+        SELECT c.card_id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.entity_id IN (p_from, p_into)));
 
     UPDATE graph_fact_mentions m SET entity_id = p_into
     WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (

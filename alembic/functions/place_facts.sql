@@ -27,6 +27,7 @@ DECLARE
     v_confidence double precision;
     v_moment timestamptz;
     v_all fact_step[] := '{}';
+    v_language regconfig := project_language(p_tenant, p_project);
 BEGIN
     SELECT max(d.turn) INTO v_turns FROM unnest(p_drafts) d;
     FOR v_number IN 1 .. v_turns LOOP
@@ -118,7 +119,7 @@ BEGIN
         INSERT INTO graph_facts (
             tenant_id, fact_id, project_id, agent_id, scope, garden_id, owner_key, subject_entity_id, predicate,
             predicate_id, object_entity_id, object_value, object_hash, value_type, confidence, source, source_trust,
-            fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at)
+            fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at, terms)
         SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id, d.predicate,
                d.predicate_id, d.object_id, p_values[d.s], d.object_hash, d.value_type, d.confidence, d.source,
                d.source_trust,
@@ -126,11 +127,12 @@ BEGIN
                          CASE WHEN d.object_id IS NULL THEN d.value_type ELSE 'ref' END,
                          CASE WHEN d.object_id IS NULL THEN p_jsons[d.s] ELSE to_json(o.canonical_norm)::text END),
                d.hlc, d.mode = 2, d.suppression, d.valid_from, nullif(w.ends, 'infinity'), d.created_at, d.created_at,
-               CASE WHEN w.ends < 'infinity' THEN d.created_at END
+               CASE WHEN w.ends < 'infinity' THEN d.created_at END,
+               fact_terms(v_language, s.canonical, p.canonical, coalesce(o.canonical, p_values[d.s]))
         FROM unnest(v_steps) w
         JOIN unnest(v_turn) d ON d.idx = w.idx
         CROSS JOIN LATERAL (
-            SELECT e.canonical_norm FROM graph_entities e
+            SELECT e.canonical, e.canonical_norm FROM graph_entities e
             WHERE e.tenant_id = p_tenant AND e.entity_id = d.subject_id OFFSET 0
         ) s
         CROSS JOIN LATERAL (
@@ -138,7 +140,7 @@ BEGIN
             WHERE p.tenant_id = p_tenant AND p.predicate_id = d.predicate_id OFFSET 0
         ) p
         LEFT JOIN LATERAL (
-            SELECT e.canonical_norm FROM graph_entities e
+            SELECT e.canonical, e.canonical_norm FROM graph_entities e
             WHERE e.tenant_id = p_tenant AND e.entity_id = d.object_id OFFSET 0
         ) o ON true
         WHERE w.is_new;
@@ -249,6 +251,8 @@ BEGIN
         JOIN unnest(p_drafts) d ON d.idx = v.idx
         ON CONFLICT DO NOTHING;
     END IF;
+    PERFORM queue_units(p_tenant, p_project, 'fact', ARRAY(
+        SELECT w.fact_id FROM unnest(v_all) w WHERE w.is_new));
     RETURN v_all;
 END
 $$;

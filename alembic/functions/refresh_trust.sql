@@ -11,7 +11,11 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_facts uuid[];
+    v_now timestamptz;
 BEGIN
+    -- Never beside the making of a card, which tells what is trusted enough.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
     v_facts := ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = p_source AND f.suppression <> 2
@@ -19,8 +23,11 @@ BEGIN
         ORDER BY f.fact_id LIMIT p_limit);
     UPDATE graph_facts f
     SET source_trust = CASE WHEN cardinality(p_agents) = 0 OR f.agent_id = ANY (p_agents) THEN p_trust
-                            ELSE p_otherwise END
-    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);
+                            ELSE p_otherwise END,
+        updated_at = v_now
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
+      AND f.source_trust <> CASE WHEN cardinality(p_agents) = 0 OR f.agent_id = ANY (p_agents) THEN p_trust
+                                 ELSE p_otherwise END;
     UPDATE entity_edges x SET source_trust = f.source_trust FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND x.tenant_id = v_tenant AND x.edge_id = f.fact_id
       AND x.source_trust <> f.source_trust;

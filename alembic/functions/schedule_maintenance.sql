@@ -17,6 +17,10 @@ BEGIN
                   AND f.status IN ('completed', 'cancelled') AND f.finished_at < p_jobs_before)
        OR EXISTS (SELECT FROM public.rate_windows w WHERE w.tenant_id = t.tenant_id
                   AND coalesce(w.slots[cardinality(w.slots)], 0) < p_windows_before)
+       OR EXISTS (SELECT FROM public.recall_traces r
+                  JOIN public.projects p ON p.tenant_id = t.tenant_id AND p.project_id = r.project_id
+                  WHERE r.tenant_id = t.tenant_id AND r.created_at < v_now
+                        - make_interval(days => coalesce((p.settings ->> 'trace_days')::int, 30)))
     ON CONFLICT DO NOTHING
     RETURNING j.tenant_id, j.job_id;
 END

@@ -68,6 +68,8 @@ BEGIN
     UPDATE graph_facts f SET suppression = l.level
     FROM unnest(v_changed, v_levels) l(fact_id, level)
     WHERE f.tenant_id = p_tenant AND f.fact_id = l.fact_id;
+    -- Cards tell of what is in sight: those of what was hidden, or is there again, are made anew when somebody asks.
+    PERFORM drop_cards(p_tenant, cards_telling(p_tenant, p_project, v_changed));
     -- Values that were written while they were hidden may contradict others now.
     IF cardinality(v_restored) > 0 THEN
         PERFORM note_conflicts(p_tenant, p_project, array_agg(f.fact_id), array_agg(v_now))
@@ -98,6 +100,11 @@ BEGIN
     UPDATE graph_fact_mentions x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
       AND x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression <> f.suppression;
+    UPDATE embeddings x SET suppression = f.suppression FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND x.tenant_id = p_tenant
+      AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'fact'
+      AND x.owner_id = f.fact_id AND x.suppression <> f.suppression;
+    PERFORM queue_units(p_tenant, p_project, 'fact', v_restored);
     -- What links two rows is as hidden as the more hidden of them.
     UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)
     FROM graph_facts f, memory_notes n

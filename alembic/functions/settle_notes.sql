@@ -59,10 +59,15 @@ BEGIN
         END IF;
         UPDATE memory_notes n SET suppression = v_change.level
         WHERE n.tenant_id = p_tenant AND n.note_id = v_change.note_id;
+        PERFORM queue_units(p_tenant, v_change.project_id, 'note', ARRAY[v_change.note_id]);
     END LOOP;
     UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
       AND x.tenant_id = p_tenant AND x.note_id = n.note_id AND x.suppression <> n.suppression;
+    UPDATE embeddings x SET suppression = n.suppression FROM memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND x.tenant_id = p_tenant
+      AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'note'
+      AND x.owner_id = n.note_id AND x.suppression <> n.suppression;
     UPDATE note_entity_mentions x
     SET suppression = stricter_level(n.suppression, hidden_level(e.erased_scopes, e.held_scopes, n.scope))
     FROM memory_notes n, graph_entities e

@@ -14,6 +14,8 @@ DECLARE
     v_fact graph_facts;
     v_conflict uuid;
 BEGIN
+    -- What nobody believes has no vector.
+    PERFORM queue_units(p_tenant, p_project, 'fact', p_facts);
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         INSERT INTO fact_retractions (

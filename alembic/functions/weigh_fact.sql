@@ -14,6 +14,12 @@ BEGIN
     SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.mentions, f.suppression
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND (f.confidence <> p_confidence OR p_mentions > 0);
+    -- What is hardly believed has no vector, until it is believed again.
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact
+                 AND (f.confidence > 0.1) <> (p_confidence > 0.1)) THEN
+        PERFORM queue_units(p_tenant, p_project, 'fact', ARRAY[p_fact]);
+    END IF;
     UPDATE graph_facts f
     SET confidence = p_confidence, mentions = f.mentions + p_mentions, weighed_at = p_moment, updated_at = p_moment
     WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact;

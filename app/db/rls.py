@@ -25,6 +25,7 @@ _GARDEN = (
     "((garden_id IS NULL) OR (garden_id = ANY (( SELECT (NULLIF(current_setting('app.gardens'::text, true), "
     "''::text))::uuid[] AS \"nullif\")::uuid[])))"
 )
+_OWN = "(agent_id = ( SELECT NULLIF(current_setting('app.agent_id'::text, true), ''::text) AS \"nullif\"))"
 _SUPPRESSION = (
     "((suppression = 0) OR ((suppression = 2) AND (( SELECT current_setting('app.reach'::text, true) "
     "AS current_setting) = 'legal_hold'::text)))"
@@ -48,6 +49,8 @@ class Rule(StrEnum):
     """As REACH, less what is suppressed."""
     VOCABULARY = "vocabulary"
     """As REACH, and what belongs to every project of the tenant."""
+    JOURNAL = "journal"
+    """As PROJECT, the agent's own rows alone, less what is suppressed; with reach legal_hold those of all agents."""
     CUSTODY = "custody"
     """As PROJECT, with reach legal_hold alone: nobody else learns that there is such a row."""
 
@@ -59,6 +62,7 @@ EXPRESSIONS: dict[Rule, str] = {
     Rule.MEMORY: f"({_TENANT} AND ({_PROJECT} OR {_CROSS}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION})",
     Rule.NAMES: f"({_TENANT} AND ({_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
     Rule.CUSTODY: f"({_TENANT} AND {_PROJECT} AND {_HOLD})",
+    Rule.JOURNAL: f"({_TENANT} AND {_PROJECT} AND ({_OWN} OR {_HOLD}) AND {_SUPPRESSION})",
     Rule.VOCABULARY: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}))",
 }
 # What may be written, where that differs from what may be seen.

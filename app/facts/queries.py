@@ -26,6 +26,8 @@ WRITE_FACTS = text(
 RESOLVE_ENTITIES = text("SELECT * FROM resolve_entities(:tenant, :project, CAST(:names AS json))")
 # Which predicates are meant by names or ids.
 RESOLVE_PREDICATES = text("SELECT * FROM resolve_predicates(:tenant, :project, CAST(:names AS json))")
+# The same as a read of its own.
+MEANT_PREDICATES = "SELECT * FROM resolve_predicates(%(tenant)s, %(project)s, %(names)s::json)"
 # Takes facts back, by id or all under a subject, a predicate and a scope.
 RETRACT_FACTS = text(
     "SELECT * FROM retract_facts(CAST(:facts AS uuid[]), CAST(:subject AS uuid), CAST(:predicate AS uuid), :scope, "

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from app.db.metadata import metadata
 from app.db.rls import Rule
@@ -217,6 +218,8 @@ graph_facts = Table(
     Column("closed_at", DateTime(timezone=True), nullable=True, comment="when valid_to was last set"),
     _moment("retracted_at", nullable=True),
     Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
+    Column("terms", TSVECTOR, nullable=False, server_default=text("''::tsvector")),
+    Column("terms_length", Integer, Computed("count_terms(terms)", persisted=True), nullable=True),
     PrimaryKeyConstraint("tenant_id", "fact_id"),
     ForeignKeyConstraint(["tenant_id", "subject_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
     ForeignKeyConstraint(["tenant_id", "object_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
@@ -282,6 +285,12 @@ graph_facts = Table(
         "graph_facts_retracted_idx",
         *("tenant_id", "project_id", "retracted_at"),
         postgresql_where=text("retracted_at IS NOT NULL"),
+    ),
+    # Each term behind a mark of its tenant and project: see lexical_keys.
+    Index(
+        "graph_facts_terms_idx",
+        text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
+        postgresql_using="gin",
     ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
     Index(

@@ -41,6 +41,12 @@ SCHEDULE_SEALS = "SELECT * FROM schedule_seals()"
 # Give decay to projects whose policies were not applied since.
 SCHEDULE_DECAY = "SELECT * FROM schedule_decay(%s)"
 
+# Give embedding to projects that have something due.
+SCHEDULE_EMBEDDINGS = "SELECT * FROM schedule_embeddings()"
+
+# Give reconciliation of vectors to projects that had none since.
+SCHEDULE_RECONCILIATIONS = "SELECT * FROM schedule_reconciliations(%s)"
+
 _shown = [jobs.c[name] for name in COLUMNS]
 
 

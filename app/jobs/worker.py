@@ -30,7 +30,9 @@ MAX_ERROR = 1000
 SCHEDULE_SECONDS = 60.0
 # Lines of the audit log are sealed within five seconds.
 SEAL_SECONDS = 1.5
+EMBED_SECONDS = 1.0
 DECAY_EVERY = timedelta(hours=1)
+RECONCILE_EVERY = timedelta(days=1)
 KEEP_FINISHED = timedelta(days=7)
 OUTAGE_PAUSE = 1.0
 
@@ -63,6 +65,7 @@ class Worker:
             asyncio.create_task(self._every(max(0.5, min(5.0, self._settings.lease_seconds / 2)), self._reap)),
             asyncio.create_task(self._every(SCHEDULE_SECONDS, self._schedule)),
             asyncio.create_task(self._every(SEAL_SECONDS, self._schedule_seals)),
+            asyncio.create_task(self._every(EMBED_SECONDS, self._schedule_embeddings)),
         ]
         try:
             while not self._stopping.is_set():
@@ -214,9 +217,15 @@ class Worker:
             self._wake.set()
         if await self._db.call(queries.SCHEDULE_DECAY, (now - DECAY_EVERY,)):
             self._wake.set()
+        if await self._db.call(queries.SCHEDULE_RECONCILIATIONS, (now - RECONCILE_EVERY,)):
+            self._wake.set()
 
     async def _schedule_seals(self) -> None:
         if await self._db.call(queries.SCHEDULE_SEALS):
+            self._wake.set()
+
+    async def _schedule_embeddings(self) -> None:
+        if await self._db.call(queries.SCHEDULE_EMBEDDINGS):
             self._wake.set()
 
     async def _drain(self) -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Uuid, and_, insert, literal, select, tuple_, update
+from sqlalchemy import ARRAY, Text, Uuid, and_, cast, func, insert, literal, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
@@ -16,13 +16,29 @@ SHOWN = (
     "position", "pinned", "extraction_status", "version", "created_at", "updated_at",
 )  # fmt: skip
 _shown = [memory_notes.c[name] for name in SHOWN]
+# What a note is found by.
+SEARCHED = {"author", "occurred_at", "tags", "content"}
 IDENTITY = ("scope", "owner_key", "thread_id", "position", "content_hash")
 
 
 async def insert_notes(session: Session, *, rows: list[Row]) -> list[Row]:
     """Writes those that are not there yet, in one statement, and answers them."""
-    statement = upsert(memory_notes).values(rows).on_conflict_do_nothing().returning(*_shown)
+    found = [{**row, **_terms(row)} for row in rows]
+    statement = upsert(memory_notes).values(found).on_conflict_do_nothing().returning(*_shown)
     return await session.rows(statement)
+
+
+def _terms(note: Row) -> dict[str, Any]:
+    """What a note is found by, as the database reads it."""
+    place = (note["tenant_id"], note["project_id"])
+    said = (note["author"], note["occurred_at"], cast(note["tags"], ARRAY(Text)), note["content"])
+    return {"terms": func.note_terms(*place, *said), "telling": func.count_telling(*place, note["content"])}
+
+
+async def queue_notes(session: Session, *, tenant_id: str, project_id: str, note_ids: list[str]) -> None:
+    """Has notes embedded, or what is stored of them removed."""
+    place = {"tenant": tenant_id, "project": project_id, "notes": note_ids}
+    await session.execute(text("SELECT queue_units(:tenant, :project, 'note', CAST(:notes AS uuid[]))"), place)
 
 
 async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: list[Row]) -> list[Row]:
@@ -73,9 +89,12 @@ async def lock_note(session: Session, *, tenant_id: str, note_id: str) -> Row | 
     )
 
 
-async def update_note(session: Session, *, tenant_id: str, note_id: str, **values: Any) -> Row:
+async def update_note(session: Session, *, tenant_id: str, note: Row, **values: Any) -> Row:
     """Changes one note; refuses to make it the same as another live one."""
     c = memory_notes.c
+    note_id = str(note["note_id"])
+    if SEARCHED & values.keys():
+        values |= _terms({**note, **values, "tenant_id": tenant_id})
     try:
         row = await session.row(
             update(memory_notes)

@@ -141,6 +141,7 @@ async def _store(session: Session, who: Principal, rows: list[Row]) -> list[tupl
     if made:
         events = [_event(who, row, "created", None, new=row["content"]) for row in made]
         await queries.insert_history(session, rows=events)
+        await _queue(session, who, made)
     ids = {row["note_id"] for row in made}
     return [(known[_identity(row)], row["note_id"] in ids) for row in rows]
 
@@ -259,7 +260,7 @@ async def _change(session: Session, who: Principal, note: Row, event: str, reaso
     row = await queries.update_note(
         session,
         tenant_id=who.tenant_id,
-        note_id=str(note["note_id"]),
+        note=note,
         **changes,
         version=version,
         updated_at=datetime.now(UTC),
@@ -267,7 +268,14 @@ async def _change(session: Session, who: Principal, note: Row, event: str, reaso
     after = {**note, "version": version}
     line = _event(who, after, event, reason, old=note["content"], new=None if event == "deleted" else row["content"])
     await queries.insert_history(session, rows=[line])
+    if changes.keys() & (queries.SEARCHED | {"deleted_at"}):
+        await _queue(session, who, [note])
     return row
+
+
+async def _queue(session: Session, who: Principal, notes: Sequence[Row]) -> None:
+    ids = [str(note["note_id"]) for note in notes]
+    await queries.queue_notes(session, tenant_id=who.tenant_id, project_id=notes[0]["project_id"], note_ids=ids)
 
 
 async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Page) -> HistoryList:

@@ -5,6 +5,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Computed,
     DateTime,
     ForeignKeyConstraint,
     Index,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from app.db.metadata import metadata
 from app.db.rls import Rule
@@ -52,6 +54,15 @@ memory_notes = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False),
     Column("deleted_at", DateTime(timezone=True), nullable=True),
+    Column("terms", TSVECTOR, nullable=False, server_default=text("''::tsvector")),
+    Column("terms_length", Integer, Computed("count_terms(terms)", persisted=True), nullable=True),
+    Column(
+        "telling",
+        Integer,
+        nullable=False,
+        server_default=text("0"),
+        comment="how many terms it has outside of questions",
+    ),
     PrimaryKeyConstraint("tenant_id", "note_id"),
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
     CheckConstraint(f"type IN ({_LIST_OF_TYPES})", name="type"),
@@ -72,6 +83,12 @@ memory_notes = Table(
     ),
     Index(
         "memory_notes_hash_idx", "tenant_id", "project_id", "content_hash", postgresql_where=text("deleted_at IS NULL")
+    ),
+    # Each term behind a mark of its tenant and project: see lexical_keys.
+    Index(
+        "memory_notes_terms_idx",
+        text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
+        postgresql_using="gin",
     ),
     Index("memory_notes_list_idx", "tenant_id", "project_id", "created_at", "note_id"),
     Index(

@@ -57,8 +57,8 @@ async def _examine(settings: Settings) -> list[Finding]:
             )
         ]
     async with connection:
-        checks: list[Check] = [_version, _extension, _role, _migration, _policies, _clock]
-        return [await check(connection) for check in checks] + [_embedding()]
+        checks: list[Check] = [_version, _extension, _role, _migration, _policies, _clock, _embedding]
+        return [await check(connection) for check in checks]
 
 
 async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
@@ -134,11 +134,17 @@ async def _clock(connection: psycopg.AsyncConnection[Any]) -> Finding:
     )
 
 
-def _embedding() -> Finding:
-    # No embedder is part of this version yet; what the vectors will be stored with is.
+async def _embedding(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    try:
+        model = await _value(
+            connection, "SELECT provider || '/' || model || '@' || dimensions FROM embedding_models WHERE active"
+        )
+    except psycopg.Error:
+        model = None
+    local = model is not None and model.startswith("local/")
     return Finding(
         check="embedding set-up",
-        ok=find_spec("pgvector") is not None,
-        found="the pgvector driver is installed; this version computes no embeddings yet",
-        remedy="run make install",
+        ok=not local or find_spec("onnxruntime") is not None,
+        found=f"vectors are made with {model}" if model else "no model is active: recall works without vectors",
+        remedy="run make install, or choose another model (palimpsest embeddings add)",
     )

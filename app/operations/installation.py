@@ -14,6 +14,8 @@ from app.db import migrations
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
 from app.db.rls import APP_ROLE
 from app.errors import StartupError
+from app.operations.administration import as_owner
+from app.recall.embedding.installation import adopt_model
 
 DATABASE = "palimpsest"
 WATCH_SECONDS = 2.0
@@ -102,7 +104,9 @@ def migrate(settings: Settings, *, revision: str = "head", say: Say) -> None:
     before = migrations.current_revision(conninfo)
     if before == wanted:
         say(f"the database is at migration {wanted}: nothing to do")
-        return
-    say(f"migrating the database from {before or 'nothing'} to {wanted}")
-    migrations.upgrade(conninfo, wanted)
-    say(f"the database is at migration {wanted}")
+    else:
+        say(f"migrating the database from {before or 'nothing'} to {wanted}")
+        migrations.upgrade(conninfo, wanted)
+        say(f"the database is at migration {wanted}")
+    if settings.embedding_model is not None and revision == "head":
+        as_owner(settings, lambda owner: adopt_model(owner, settings, say=say))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import REGISTRY, Collector
@@ -33,6 +33,21 @@ JOB_WAIT_SECONDS = Histogram(
     ["kind"],
     buckets=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 1800),
 )
+EMBEDDING_SECONDS = Histogram(
+    "palimpsest_embedding_duration_seconds",
+    "Time a provider took for one batch or query.",
+    ["model"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
+)
+EMBEDDING_FAILURES = Counter(
+    "palimpsest_embedding_failures", "Calls that an embedding provider did not answer, by why.", ["model", "reason"]
+)
+EMBEDDING_BREAKER = Gauge(
+    "palimpsest_embedding_breaker_state",
+    "Whether a provider is asked (0), tried with a few texts (1), or left alone (2).",
+    ["model"],
+    multiprocess_mode="mostrecent",
+)
 
 
 class _QueueCollector(Collector):
@@ -53,10 +68,42 @@ class _QueueCollector(Collector):
         return [depth, oldest]
 
 
-def render_metrics(queue: Iterable[dict[str, Any]]) -> bytes:
+class _EmbeddingCollector(Collector):
+    """Gauges of what is to be embedded, read from the database when somebody asks."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
+        self._rows = list(rows)
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        named = {
+            "pending": GaugeMetricFamily(
+                "palimpsest_embedding_pending", "Units that wait to be embedded.", labels=["model"]
+            ),
+            "failed": GaugeMetricFamily(
+                "palimpsest_embedding_failed", "Of these, units that the provider has refused.", labels=["model"]
+            ),
+            "coverage": GaugeMetricFamily(
+                "palimpsest_embedding_coverage_ratio", "Share of units that have a vector.", labels=["model"]
+            ),
+            "oldest_seconds": GaugeMetricFamily(
+                "palimpsest_embedding_staleness_seconds",
+                "How long the oldest unit that was not refused has waited.",
+                labels=["model"],
+            ),
+        }
+        for row in self._rows:
+            known = row["vectors"] + row["pending"]
+            figures = {**row, "coverage": row["vectors"] / known if known else 1.0}
+            for name, family in named.items():
+                family.add_metric([row["model"]], figures[name])
+        return list(named.values())
+
+
+def render_metrics(queue: Iterable[dict[str, Any]], embeddings: Iterable[dict[str, Any]]) -> bytes:
     """The exposition text: this process's metrics, or those of all processes that share a metrics folder."""
     extra = CollectorRegistry()
     extra.register(_QueueCollector(queue))
+    extra.register(_EmbeddingCollector(embeddings))
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         MultiProcessCollector(extra)
         return generate_latest(extra)

@@ -70,6 +70,14 @@ class ProjectCreate(Create, frozen=True, kw_only=True):
     """Only for the platform key, which belongs to no tenant."""
 
 
+Language = Literal[
+    "simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german",
+    "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "portuguese",
+    "romanian", "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish",
+]  # fmt: skip
+TraceDays = Annotated[int, Meta(ge=1, le=3650)]
+
+
 class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a project decides for itself; absent: the default."""
 
@@ -77,6 +85,10 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Nobody looks back further than this; absent: as far as there is history."""
     trust_mode: Literal["off", "warn", "enforce"] = "off"
     """How much the trust in sources counts; off: not at all."""
+    language: Language = "english"
+    """How words are brought to their stems for recall; simple: as they are."""
+    trace_days: TraceDays = 30
+    """How long traces of recall are kept."""
 
 
 class ProjectRead(Read, frozen=True, kw_only=True):
@@ -94,6 +106,10 @@ class ProjectPatch(Create, frozen=True, kw_only=True):
     """Nobody looks back further than this; null: as far as there is history."""
     trust_mode: Literal["off", "warn", "enforce"] | UnsetType = UNSET
     """How much the trust in sources counts."""
+    language: Language | UnsetType = UNSET
+    """How words are brought to their stems for recall; what is there is read anew in the background."""
+    trace_days: TraceDays | UnsetType = UNSET
+    """How long traces of recall are kept."""
     tenant_id: Slug | None = None
     """Only for the platform key, which belongs to no tenant."""
 

@@ -7,6 +7,7 @@ import msgspec
 from app.db.database import Database, Row
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Forbidden, NotFound
+from app.jobs.queue import NewJob, enqueue
 from app.tenancy import queries
 from app.tenancy.schemas import (
     ProjectCreate,
@@ -97,11 +98,11 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
     changes = {
         name: value
-        for name in ("as_of_floor", "trust_mode", "name")
+        for name in ("as_of_floor", "trust_mode", "language", "trace_days", "name")
         if (value := getattr(data, name)) is not msgspec.UNSET
     }
     if not changes:
-        raise BadRequest("Send at least one of name, as_of_floor and trust_mode.")
+        raise BadRequest("Send at least one of name, as_of_floor, trust_mode, language and trace_days.")
     address = {"tenant_id": scope.tenant_id, "project_id": project_id}
     async with db.tenant(scope) as session:
         found = await queries.lock_project(session, **address)
@@ -116,6 +117,9 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
         row = await queries.update_project(
             session, **address, settings=settings, name=changes.get("name", found["name"])
         )
+        if settings.get("language") != found["settings"].get("language"):
+            place = Scope(tenant_id=scope.tenant_id, project_id=project_id)
+            await enqueue(session, place, job=NewJob(kind="reindex", payload={}, dedupe_key="reindex"))
         details = {"action": "project_change", "project_id": project_id, "changed": sorted(changes)}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)
     return present_project(row)

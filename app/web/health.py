@@ -44,6 +44,15 @@ class SigningKey(msgspec.Struct, frozen=True):
     """32 bytes in base64."""
 
 
+class EmbeddingDeclaration(msgspec.Struct, frozen=True):
+    """The model that recall searches by; None of it where nothing is embedded."""
+
+    provider: str
+    model: str
+    version: int
+    dimensions: int
+
+
 class Description(msgspec.Struct, frozen=True):
     """What a deployment says of itself to anybody."""
 
@@ -51,6 +60,8 @@ class Description(msgspec.Struct, frozen=True):
     api: str
     reference: str
     signing: SigningKey
+    embedding: EmbeddingDeclaration | None
+    """What vectors are made with; dimensions never differ within a model."""
 
 
 class ReadinessCheck:
@@ -92,22 +103,24 @@ def _not_ready(database: bool, migrations: bool, policies: bool, problems: list[
 
 
 class QueueFigures:
-    """The figures of the queue, asked for at most every few seconds however many scrape."""
+    """The figures of the queues, asked for at most every few seconds however many scrape."""
 
     def __init__(self) -> None:
         self._read_at = -CHECK_EVERY_SECONDS
-        self._rows: list[Row] = []
+        self._jobs: list[Row] = []
+        self._embeddings: list[Row] = []
 
-    async def read(self, db: Database) -> list[Row]:
-        """The figures of now, or of a moment ago."""
+    async def read(self, db: Database) -> tuple[list[Row], list[Row]]:
+        """Of jobs and of what is to be embedded, now or a moment ago."""
         if time.monotonic() - self._read_at >= CHECK_EVERY_SECONDS:
             self._read_at = time.monotonic()
             try:
-                self._rows = await db.call(queries.QUEUE_METRICS)
+                self._jobs = await db.call(queries.QUEUE_METRICS)
+                self._embeddings = await db.call(queries.EMBEDDING_METRICS)
             except (Unavailable, psycopg.Error):
                 # The process's own figures are worth having most when the database is away.
-                self._rows = []
-        return self._rows
+                self._jobs, self._embeddings = [], []
+        return self._jobs, self._embeddings
 
 
 @get("/health", security=[{}], summary="Is the process up?", tags=["platform"])
@@ -135,15 +148,22 @@ async def metrics(
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {metrics_token}".encode()):
             raise Unauthenticated("Send METRICS_TOKEN as `Authorization: Bearer ...`.", code="metrics_token_required")
-    return Response(render_metrics(await queue_figures.read(db)), media_type=CONTENT_TYPE)
+    return Response(render_metrics(*await queue_figures.read(db)), media_type=CONTENT_TYPE)
 
 
 @get("/.well-known/palimpsest", security=[{}], summary="What this deployment is", tags=["platform"])
-async def describe(signer: NamedDependency[SkipValidation[Signer]]) -> Description:
-    """Version, and the public key by which receipts of erasure are verified."""
+async def describe(
+    db: NamedDependency[SkipValidation[Database]], signer: NamedDependency[SkipValidation[Signer]]
+) -> Description:
+    """Version, the public key by which receipts of erasure are verified, and what vectors are made with."""
     key = encoded(await signer.public_key())
+    models = await db.call(queries.ACTIVE_MODEL)
     return Description(
-        version=__version__, api="/v1", reference="/schema", signing=SigningKey(algorithm=ALGORITHM, public_key=key)
+        version=__version__,
+        api="/v1",
+        reference="/schema",
+        signing=SigningKey(algorithm=ALGORITHM, public_key=key),
+        embedding=EmbeddingDeclaration(**models[0]) if models else None,
     )
 
 

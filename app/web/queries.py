@@ -30,6 +30,9 @@ RECORD_EVENT = text("SELECT record_event(:type, :key, CAST(:details AS jsonb))")
 # Is there a database, at which migration?
 REVISION = "SELECT version_num FROM alembic_version"
 
+# The model that recall searches by.
+ACTIVE_MODEL = "SELECT m.provider, m.model, m.version, m.dimensions FROM embedding_models m WHERE m.active"
+
 # The secret that signs cursors.
 CURSOR_SECRET = "SELECT secret FROM service_secrets WHERE name = 'cursor'"  # noqa: S105
 
@@ -38,6 +41,9 @@ SIGNING_SEED = "SELECT secret FROM service_secrets WHERE name = 'signing'"
 
 # Depth and age of the queue, for /metrics.
 QUEUE_METRICS = "SELECT * FROM queue_metrics()"
+
+# What waits to be embedded, for /metrics.
+EMBEDDING_METRICS = "SELECT * FROM embedding_metrics()"
 
 
 _WAIT_TEN_SECONDS = text("SET LOCAL lock_timeout = '10s'")

@@ -39,6 +39,8 @@ TAGS = [
     Tag(name="facts", description="What is believed, with its evidence, true from and to."),
     Tag(name="truth", description="Conflicts and how they end, decay, and how far sources are trusted."),
     Tag(name="forgetting", description="Tombstones, legal holds, erasure and its receipts; for administrators."),
+    Tag(name="recall", description="What fits a query, in the order of how well; and what was once returned."),
+    Tag(name="graph", description="Walking the graph of facts: who is near whom."),
     Tag(name="jobs", description="Background work, followed to its end."),
     Tag(name="platform", description="Health, readiness, metrics."),
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bench.database import bench_database
 from tests.bench.facts import read_beside_history, write_rates
+from tests.bench.graph import neighbors
 from tests.bench.ground_floor import hot_read, http_rates, queue_rates
 from tests.bench.history import hidden_or_never, look_back
 from tests.bench.measure import Figure
@@ -22,6 +23,7 @@ BENCHES: dict[str, Callable[..., list[Figure]]] = {
     "fact_reads": read_beside_history,
     "look_back": look_back,
     "hidden": hidden_or_never,
+    "neighbors": neighbors,
 }
 
 

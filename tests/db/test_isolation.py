@@ -21,7 +21,8 @@ ONE, TWO = "one", "two"
 
 WALK = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND EXISTS (
+    WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+      AND EXISTS (
         SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
     ORDER BY 1"""
 
@@ -72,6 +73,21 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "audit_log": {"event_type": "fact_write", "sequence": None},
     "fact_retractions": {"kind": "retracted", "scope": "project_shared", "garden_id": None, "suppression": 0},
     "entity_edges": {"scope": "project_shared", "garden_id": None, "suppression": 0},
+    "embeddings": {
+        "model_id": 2,
+        "owner_kind": "note",
+        "view": "self",
+        "scope": "project_shared",
+        "garden_id": None,
+        "suppression": 0,
+        "vector": "[1,0]",
+    },
+    "embedding_queue": {"owner_kind": "note"},
+    "embedding_counts": {"view": "self"},
+    "lexical_statistics": {"kind": "note"},
+    "lexical_frequencies": {"kind": "note"},
+    "memory_cards": {"scope": "project_shared", "garden_id": None, "suppression": 0},
+    "recall_traces": {"suppression": 0},
     "jobs": {"status": "pending", "kind": "embed", "lease_owner": None, "max_attempts": 5},
 }
 BY_TYPE: dict[str, Any] = {
@@ -90,10 +106,13 @@ BY_TYPE: dict[str, Any] = {
     "uuid[]": [],
     "double precision": 0.5,
     "real": 0.5,
+    "date": "2026-01-01",
+    "tsvector": "",
+    "vector": "[1,0]",
 }
 
 
-REACH_OF_RULE = {Rule.CUSTODY: "legal_hold"}
+REACH_OF_RULE = {Rule.CUSTODY: "legal_hold", Rule.JOURNAL: "legal_hold"}
 
 
 def reach_of(table: str) -> str:

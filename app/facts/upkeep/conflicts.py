@@ -98,6 +98,7 @@ async def resolve_conflict(
             )
             assert row is not None
             _check_refusal(row["refused"])
+            await queries.queue_cards(session, fact_ids=[str(winner), *(str(loser) for loser in row["losers"])])
             return winner, row["losers"]
 
     winner, losers = await retried(write)

@@ -148,7 +148,11 @@ async def _sweep(db: Database, who: Scope, *, now: datetime, dry_run: bool) -> l
 
         async def step(arguments: Row = arguments) -> list[Row]:
             async with db.tenant(who) as session:
-                return await session.rows(queries.SWEEP_DECAY, arguments)
+                found = await session.rows(queries.SWEEP_DECAY, arguments)
+                changed = [str(row["fact_id"]) for row in found if row["action"] in ("retract", "confidence")]
+                if changed and not dry_run:
+                    await queries.queue_cards(session, fact_ids=changed)
+                return found
 
         rows = await retried(step)
         swept += [row for row in rows if row["action"] != "skipped"]

@@ -42,6 +42,8 @@ SAME_VALUE = """
 RESOLVE_CONFLICT = text(
     "SELECT * FROM resolve_conflict(CAST(:conflict AS uuid), CAST(:winner AS uuid), :note, :key, :admin)"
 )
+# Has the cards that tell of these facts made anew.
+QUEUE_CARDS = text("SELECT queue_cards(CAST(:facts AS uuid[])) AS queued")
 # Lets time pass over the facts of the project, so many at once.
 SWEEP_DECAY = text("SELECT * FROM sweep_decay(:now, :dry, CAST(:after AS uuid), :limit)")
 # Which of these facts the caller can see.
@@ -54,6 +56,13 @@ JUDGE_SOURCES = "SELECT * FROM judge_sources(%(sources)s::text[])"
 REFRESH_TRUST = text(
     "SELECT * FROM refresh_trust(:source, CAST(:agents AS text[]), :trust, :otherwise, CAST(:after AS uuid), :limit)"
 )
+
+
+async def queue_cards(session: Session, *, fact_ids: list[str]) -> None:
+    """Has the cards that tell of these facts made anew, where there are any."""
+    row = await session.row(QUEUE_CARDS, {"facts": fact_ids})
+    if row is not None and row["queued"]:
+        session.wake_workers()
 
 
 def select_conflicts(asked: set[str]) -> str:

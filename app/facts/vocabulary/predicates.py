@@ -8,6 +8,8 @@ import msgspec
 
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.facts import queries as fact_queries
+from app.facts.drafts import alone, predicate_row
 from app.facts.names import predicate_name
 from app.facts.retries import retried
 from app.facts.schemas import (
@@ -76,6 +78,13 @@ async def get_predicate(db: Database, who: Principal, *, predicate_id: UUID) -> 
 
 
 SELECT_ONE = queries.select_predicates({"predicate_id"})
+
+
+async def find_ids(db: Database, who: Principal, *, name: str) -> list[str]:
+    """The predicates a name, alias or id means: one, or none."""
+    params = {"tenant": who.tenant_id, "project": require_project(who), "names": alone(predicate_row(name))}
+    rows = await db.query(who, fact_queries.MEANT_PREDICATES, params)
+    return [str(row["predicate_id"]) for row in rows if row["predicate_id"] is not None]
 
 
 def _one(who: Principal, predicate_id: UUID | str) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+-- In how many documents of a kind that the caller may read each of these terms stands; counted no further than p_most.
+-- Of the owner, because an index of terms is not used under a policy: what the caller may read is asked here by hand,
+-- from the settings and from nowhere else. The tenant is compared in a way no other index serves.
+CREATE OR REPLACE FUNCTION count_documents(p_kind text, p_terms text[], p_most int)
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := nullif(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_counts bigint[] := '{}';
+    v_keys text[];
+    v_count bigint;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RETURN v_counts;
+    END IF;
+    FOR i IN 1 .. cardinality(p_terms) LOOP
+        v_keys := lexical_keys(v_tenant, v_project, p_terms[i:i]);
+        IF p_kind = 'note' THEN
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM memory_notes n
+                WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) && v_keys
+                  AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
+                  AND n.deleted_at IS NULL AND n.suppression = 0
+                  AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
+                  AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        ELSE
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM graph_facts f
+                WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
+                  AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
+                  AND f.retracted_at IS NULL AND f.suppression = 0
+                  AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
+                  AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        END IF;
+        v_counts := v_counts || v_count;
+    END LOOP;
+    RETURN v_counts;
+END
+$$;

@@ -1,0 +1,11 @@
+-- How many different terms a text has outside of its questions: little, where somebody only asks or nods.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION count_telling(p_tenant text, p_project text, p_content text)
+RETURNS int
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN length(to_tsvector(project_language(p_tenant, p_project),
+                              regexp_replace(p_content, '[^.!?\n]+[.!]*\?+', ' ', 'g')));
+END
+$$;

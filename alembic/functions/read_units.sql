@@ -1,0 +1,55 @@
+-- What is due to be embedded with a model, the longest waiting first: each unit with the text to embed, redacted by these
+-- patterns and the tenant's own, and what is stored of it. A unit that is gone, hidden, or believed no more than p_min has
+-- no text. Of the owner, since private units are embedded too; what it answers goes to the provider and to nobody else.
+CREATE OR REPLACE FUNCTION read_units(p_model smallint, p_limit int, p_min double precision, p_patterns text[])
+RETURNS TABLE (
+    owner_kind text, owner_id uuid, queued_at timestamptz, attempts int, stored_hash bytea, embedded_at timestamptz,
+    author text, occurred_at timestamptz, words text, redactions int)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_patterns text[];
+BEGIN
+    v_patterns := p_patterns || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = v_tenant ORDER BY r.created_at, r.pattern_id);
+    RETURN QUERY
+    SELECT q.owner_kind, q.owner_id, q.queued_at, q.attempts, e.text_hash, e.embedded_at, a.words, u.occurred_at,
+           r.words, coalesce(r.redactions, 0) + coalesce(a.redactions, 0)
+    FROM (
+        SELECT q.* FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model AND q.available_at <= v_now
+        ORDER BY q.available_at, q.owner_id LIMIT p_limit
+    ) q
+    LEFT JOIN LATERAL (
+        SELECT n.author, n.occurred_at, n.content AS said FROM memory_notes n
+        WHERE q.owner_kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.project_id = v_project
+          AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT NULL, NULL, concat_ws(' ', last_segment(s.canonical), p.canonical,
+                   CASE WHEN f.object_entity_id IS NOT NULL THEN last_segment(o.canonical)
+                        WHEN f.value_type = 'ref' THEN last_segment(f.object_value) ELSE f.object_value END)
+        FROM graph_facts f
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
+        WHERE q.owner_kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.project_id = v_project
+          AND f.suppression = 0 AND f.confidence > p_min
+        UNION ALL
+        SELECT NULL, NULL, c.content FROM memory_cards c
+        WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
+          AND c.suppression = 0
+    ) u ON true
+    LEFT JOIN LATERAL redact_text(u.said, v_patterns) r ON u.said IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.author, v_patterns) a ON u.author IS NOT NULL
+    LEFT JOIN embeddings e
+        ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = q.owner_kind
+       AND e.owner_id = q.owner_id;
+END
+$$;

@@ -1,0 +1,175 @@
+-- What ranking needs of the facts a query finds: the best by terms, the nearest by meaning, and those of entities that
+-- are a few edges away from what these and the found notes speak of; all that stand at the two times, are sure enough
+-- and trusted enough, as JSON. With p_entity all facts of that entity instead. Each with its score in every channel, as
+-- far as it has one, and what salience asks. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION recall_facts(
+    p_tenant text, p_project text, p_query text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
+    p_valid timestamptz, p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_depth int, p_notes uuid[])
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_query vector := p_vector::vector;
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_scopes text[] := CASE WHEN p_scope IS NOT NULL THEN ARRAY[p_scope] END;
+    v_terms record;
+    v_idf double precision[];
+    v_lexical uuid[] := '{}';
+    v_near uuid[] := '{}';
+    v_seeds uuid[] := '{}';
+    v_walked uuid[] := '{}';
+    v_graph double precision[] := '{}';
+    v_hops int[] := '{}';
+BEGIN
+    PERFORM check_as_of(p_tenant, p_project, p_known);
+    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'fact', p_query, 64) w;
+    v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
+    IF p_entity IS NOT NULL THEN
+        v_lexical := ARRAY(
+            SELECT f.fact_id FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
+              AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
+            ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+    ELSE
+        v_lexical := ARRAY(
+            SELECT m.fact_id FROM match_facts(
+                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                p_limit, v_valid, p_known, p_scope) m);
+        IF v_query IS NOT NULL THEN
+            v_near := ARRAY(
+                SELECT n.owner_id FROM near_units(
+                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
+        END IF;
+        IF p_depth > 0 THEN
+            -- What the best of them speak of.
+            v_seeds := ARRAY(
+                SELECT x.entity_id FROM (
+                    SELECT u.entity_id, min(u.place) AS place FROM (
+                        SELECT e.entity_id, h.place
+                        FROM (SELECT l.id, l.place FROM unnest(v_lexical[1:10]) WITH ORDINALITY l(id, place)
+                              UNION ALL
+                              SELECT l.id, l.place FROM unnest(v_near[1:10]) WITH ORDINALITY l(id, place)) h
+                        CROSS JOIN LATERAL (
+                            SELECT f.subject_entity_id, f.object_entity_id FROM graph_facts f
+                            WHERE f.tenant_id = p_tenant AND f.fact_id = h.id OFFSET 0) f
+                        CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) e(entity_id)
+                        UNION ALL
+                        SELECT m.entity_id, l.place
+                        FROM unnest(p_notes) WITH ORDINALITY l(id, place)
+                        CROSS JOIN LATERAL (
+                            SELECT m.entity_id FROM note_entity_mentions m
+                            WHERE m.tenant_id = p_tenant AND m.note_id = l.id OFFSET 0) m
+                    ) u WHERE u.entity_id IS NOT NULL GROUP BY u.entity_id
+                ) x ORDER BY x.place, x.entity_id LIMIT 20);
+        END IF;
+        IF cardinality(v_seeds) > 0 THEN
+            SELECT array_agg(g.fact_id ORDER BY g.fact_id), array_agg(g.score ORDER BY g.fact_id),
+                   array_agg(g.hops ORDER BY g.fact_id)
+            INTO v_walked, v_graph, v_hops
+            FROM (
+                SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
+                FROM (
+                    SELECT w.entity_id, w.hops,
+                           (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
+                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, 0, v_valid,
+                                      p_known, ARRAY[20, 10], 100, 1000) w
+                    UNION ALL
+                    -- Where the walk starts: no edge was taken yet.
+                    SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
+                    FROM unnest(v_seeds) s(id)
+                    CROSS JOIN LATERAL (
+                        SELECT count(*) AS degree FROM (
+                            SELECT FROM entity_edges x
+                            WHERE x.tenant_id = p_tenant AND x.project_id = p_project
+                              AND x.subject_entity_id = s.id AND x.retracted_at IS NULL LIMIT 1000) o) d
+                    ORDER BY 3 DESC, 1 LIMIT 40
+                ) r
+                CROSS JOIN LATERAL (
+                    SELECT f.fact_id FROM graph_facts f
+                    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = r.entity_id
+                      AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+                      AND (p_scope IS NULL OR f.scope = p_scope)
+                      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
+                                      f.retracted_at, p_tenant, v_valid, p_known)
+                    ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
+                ) f
+                ORDER BY f.fact_id, r.score DESC, r.hops
+                LIMIT 400
+            ) g;
+        END IF;
+    END IF;
+    RETURN (
+    WITH chosen AS MATERIALIZED (
+        SELECT c.id, max(c.graph) AS graph, min(c.hops) AS hops FROM (
+            SELECT h.id, NULL::double precision AS graph, 0 AS hops FROM unnest(v_lexical) h(id)
+            UNION ALL
+            SELECT h.id, NULL, 0 FROM unnest(v_near) h(id)
+            UNION ALL
+            SELECT w.id, w.graph, w.hops FROM unnest(v_walked, v_graph, v_hops) w(id, graph, hops)
+        ) c GROUP BY c.id
+    ), stood AS MATERIALIZED (
+        SELECT f.*, c.graph, c.hops FROM chosen c
+        CROSS JOIN LATERAL (
+            SELECT f.fact_id, f.source_trust, f.created_at, f.access_count, f.terms_length,
+                   ts_filter(setweight(f.terms, 'A', v_terms.terms), '{a}') AS terms,
+                   fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant, p_known) AS sure
+            FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.fact_id = c.id AND f.project_id = p_project
+              AND (p_scope IS NULL OR f.scope = p_scope)
+              AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
+              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                              p_tenant, v_valid, p_known)
+            OFFSET 0) f
+        WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
+    )
+    SELECT coalesce(json_agg(json_build_array(
+           s.fact_id, coalesce(b.score, 0), e.cosine, s.graph, s.hops, s.sure, s.source_trust,
+           extract(epoch FROM s.created_at), s.access_count, k.disputed, NOT k.worse,
+           CASE WHEN EXISTS (SELECT FROM fact_derivations d
+                             WHERE d.tenant_id = p_tenant AND d.fact_id = s.fact_id AND d.kind = 'derived')
+                THEN derivation_depth(p_tenant, s.fact_id, 5) ELSE 0 END) ORDER BY s.fact_id), '[]')::text
+    FROM stood s
+    LEFT JOIN (
+        SELECT x.fact_id,
+               sum(t.idf * c.tf * 1.9 / (c.tf + 0.9 * (0.4 + 0.6 * x.terms_length / v_terms.average))) AS score
+        FROM stood x
+        CROSS JOIN LATERAL (
+            SELECT u.lexeme, cardinality(u.positions)::double precision AS tf FROM unnest(x.terms) u) c
+        JOIN unnest(v_terms.terms, v_idf) t(term, idf) ON t.term = c.lexeme
+        GROUP BY x.fact_id
+    ) b ON b.fact_id = s.fact_id
+    LEFT JOIN LATERAL (
+        SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
+        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = 'fact'
+          AND e.owner_id = s.fact_id
+        OFFSET 0) e ON v_query IS NOT NULL
+    CROSS JOIN LATERAL (
+        SELECT count(*) > 0 AS disputed,
+               coalesce(bool_or((o.sure, o.created_at) > (s.sure, s.created_at)), false) AS worse
+        FROM (
+            SELECT k.fact_b AS other FROM fact_conflicts k
+            WHERE k.tenant_id = p_tenant AND k.fact_a = s.fact_id
+              AND CASE WHEN p_known IS NULL THEN k.status = 'open'
+                  ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
+            UNION ALL
+            SELECT k.fact_a FROM fact_conflicts k
+            WHERE k.tenant_id = p_tenant AND k.fact_b = s.fact_id
+              AND CASE WHEN p_known IS NULL THEN k.status = 'open'
+                  ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
+        ) k
+        LEFT JOIN LATERAL (
+            SELECT o.created_at,
+                   fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known) AS sure
+            FROM graph_facts o
+            WHERE o.tenant_id = p_tenant AND o.fact_id = k.other
+              AND fact_stands(o.fact_id, o.valid_from, o.valid_until, o.created_at, o.closed_at, o.retracted_at,
+                              p_tenant, v_valid, p_known)
+            OFFSET 0) o ON true
+    ) k);
+END
+$$;

@@ -1,0 +1,85 @@
+-- What ranking needs of the notes a query finds, as JSON: the query's terms, in how many of how many notes they stand,
+-- and of the best notes by terms and the nearest by meaning, with their neighbours in their threads up to p_reach: the
+-- query's terms in each, its length, how much it tells, its cosine. p_wanted are notes that somebody found already; with
+-- p_limit 0 only they are looked at. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION recall_notes(
+    p_tenant text, p_project text, p_query text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
+    p_reach int, p_known timestamptz, p_scope text, p_wanted uuid[])
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_query vector := p_vector::vector;
+    v_terms record;
+    v_idf double precision[];
+    v_hits uuid[] := coalesce(p_wanted, '{}');
+BEGIN
+    PERFORM check_as_of(p_tenant, p_project, p_known);
+    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'note', p_query, 64) w;
+    IF p_limit > 0 THEN
+        v_idf := ARRAY(
+            SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
+        v_hits := v_hits || ARRAY(
+            SELECT m.note_id FROM match_notes(
+                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                p_limit, p_known, p_scope) m);
+        IF v_query IS NOT NULL THEN
+            v_hits := v_hits || ARRAY(
+                SELECT n.owner_id FROM near_units(
+                    p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
+        END IF;
+    END IF;
+    RETURN (
+        WITH hit AS MATERIALIZED (
+            SELECT n.note_id, b.ids AS before, a.ids AS after
+            FROM (SELECT DISTINCT h.id FROM unnest(v_hits) h(id)) h
+            CROSS JOIN LATERAL (
+                SELECT n.note_id, n.thread_id, n.position FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.note_id = h.id AND n.project_id = p_project AND n.suppression = 0
+                  AND (n.deleted_at IS NULL OR n.deleted_at > p_known)
+                  AND (p_known IS NULL OR n.created_at <= p_known) AND (p_scope IS NULL OR n.scope = p_scope)
+                OFFSET 0) n
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
+                    SELECT x.note_id FROM memory_notes x
+                    WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
+                      AND x.position < n.position AND x.suppression = 0
+                      AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
+                      AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
+                    ORDER BY x.position DESC LIMIT p_reach) END AS ids) b
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
+                    SELECT x.note_id FROM memory_notes x
+                    WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
+                      AND x.position > n.position AND x.suppression = 0
+                      AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
+                      AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
+                    ORDER BY x.position LIMIT p_reach) END AS ids) a
+        ), unit AS MATERIALIZED (
+            SELECT h.note_id AS id FROM hit h
+            UNION
+            SELECT x.id FROM hit h CROSS JOIN LATERAL unnest(h.before || h.after) x(id)
+        )
+        SELECT json_build_object(
+            'terms', v_terms.terms, 'documents', v_terms.documents, 'total', v_terms.total, 'average', v_terms.average,
+            'windows', (
+                SELECT coalesce(json_agg(json_build_array(h.note_id, h.before, h.after) ORDER BY h.note_id), '[]')
+                FROM hit h),
+            'units', (
+                SELECT coalesce(json_agg(json_build_array(
+                    n.note_id, n.terms_length, CASE WHEN n.position IS NOT NULL THEN n.telling END,
+                    ts_filter(setweight(n.terms, 'A', v_terms.terms), '{a}')::text, e.cosine) ORDER BY n.note_id), '[]')
+                FROM unit u
+                CROSS JOIN LATERAL (
+                    SELECT n.* FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = u.id OFFSET 0) n
+                LEFT JOIN LATERAL (
+                    SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
+                    WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
+                      AND e.owner_kind = 'note' AND e.owner_id = u.id
+                    OFFSET 0) e ON v_query IS NOT NULL)));
+END
+$$;

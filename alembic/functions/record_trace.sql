@@ -1,0 +1,20 @@
+-- Keeps what was asked, as whom and when, and what was returned. Of the owner, so that nobody writes another's trace;
+-- who asked follows from the settings alone. Not worth waiting for the disk: what a crash loses is a line about a read.
+CREATE OR REPLACE FUNCTION record_trace(
+    p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text, p_trace uuid, p_key text,
+    p_request jsonb, p_context jsonb, p_results jsonb, p_valid timestamptz, p_known timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET synchronous_commit = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO recall_traces (
+        tenant_id, trace_id, project_id, agent_id, key_id, request, context, results, valid_at, as_of, created_at)
+    VALUES (p_tenant, p_trace, p_project, p_agent, p_key, p_request,
+            p_context || jsonb_build_object('gardens', p_gardens, 'reach', p_reach), p_results,
+            coalesce(p_valid, p_known, v_now), coalesce(p_known, v_now), v_now);
+END
+$$;

@@ -1,0 +1,44 @@
+-- Counts anew what a project's notes or facts say, of what everybody in it may read: how many there are, how long they
+-- are, and which terms are frequent. What only some may read does not count, so that no score tells of it.
+CREATE OR REPLACE FUNCTION refresh_lexicon(p_kind text, p_frequent bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+BEGIN
+    INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+    SELECT v_tenant, v_project, p_kind, count(*), coalesce(sum(d.length), 0), 0, clock_timestamp()
+    FROM (
+        SELECT n.terms_length AS length FROM memory_notes n
+        WHERE p_kind = 'note' AND n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope <> 'agent_private' AND n.garden_id IS NULL
+        UNION ALL
+        SELECT f.terms_length FROM graph_facts f
+        WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+          AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+    ) d
+    ON CONFLICT (tenant_id, project_id, kind) DO UPDATE
+    SET documents = excluded.documents, total_length = excluded.total_length, added = 0,
+        counted_at = excluded.counted_at;
+    DELETE FROM lexical_frequencies l
+    WHERE l.tenant_id = v_tenant AND l.project_id = v_project AND l.kind = p_kind;
+    INSERT INTO lexical_frequencies (tenant_id, project_id, kind, term, documents)
+    SELECT v_tenant, v_project, p_kind, t.term, count(*)
+    FROM (
+        SELECT unnest(tsvector_to_array(n.terms)) AS term FROM memory_notes n
+        WHERE p_kind = 'note' AND n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope <> 'agent_private' AND n.garden_id IS NULL
+        UNION ALL
+        SELECT unnest(tsvector_to_array(f.terms)) FROM graph_facts f
+        WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+          AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+    ) t
+    GROUP BY t.term HAVING count(*) >= p_frequent;
+END
+$$;

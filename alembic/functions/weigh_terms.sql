@@ -1,0 +1,50 @@
+-- The terms of a query, and how many documents of a kind have each; how many there are, and how long they are on average.
+-- Of frequent terms the project's statistics tell, of the others the index; without statistics both are counted, up to a
+-- bound. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION weigh_terms(
+    p_tenant text, p_project text, p_kind text, p_query text, p_terms int,
+    OUT terms text[], OUT documents bigint[], OUT total bigint, OUT average double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    v_rare text[];
+    v_counts bigint[];
+    v_length bigint;
+BEGIN
+    SELECT s.documents + s.added, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    FROM lexical_statistics s
+    WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
+    IF NOT FOUND THEN
+        IF p_kind = 'note' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT n.terms_length FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.deleted_at IS NULL LIMIT 20000) d;
+        ELSE
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT f.terms_length FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL LIMIT 20000) d;
+        END IF;
+        average := v_length::double precision / nullif(total, 0);
+    END IF;
+    average := greatest(coalesce(average, 1), 1);
+    terms := ARRAY(
+        SELECT t.lexeme FROM unnest(to_tsvector(project_language(p_tenant, p_project), p_query)) t
+        ORDER BY t.lexeme LIMIT p_terms);
+    v_rare := ARRAY(
+        SELECT t.term FROM unnest(terms) t(term)
+        WHERE NOT EXISTS (
+            SELECT FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term)
+        ORDER BY t.term);
+    v_counts := count_documents(p_kind, v_rare, 2000);
+    documents := ARRAY(
+        SELECT coalesce(l.documents, v_counts[array_position(v_rare, t.term)], 0)
+        FROM unnest(terms) WITH ORDINALITY t(term, place)
+        LEFT JOIN lexical_frequencies l
+            ON l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term
+        ORDER BY t.place);
+    total := greatest(total, (SELECT max(d) FROM unnest(documents) d));
+END
+$$;

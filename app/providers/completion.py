@@ -1,0 +1,113 @@
+"""Completers behind HTTP: anything that speaks OpenAI's chat completions, and ollama."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from app.providers.base import AnswerUnusable, Completion, Message, Usage
+from app.providers.http import JsonClient
+
+OPENAI_HOST = "api.openai.com"
+
+
+class _Written(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Written
+    finish_reason: str | None = None
+
+
+class _Tokens(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _ChatAnswer(msgspec.Struct):
+    choices: list[_Choice]
+    usage: _Tokens | None = None
+
+
+class OpenAICompleter:
+    """POST /chat/completions."""
+
+    name = "openai"
+
+    def __init__(self, http: JsonClient, *, model: str) -> None:
+        self._http = http
+        self.model = model
+        # OpenAI has renamed the parameter and refuses the old name for its newer models; the servers that follow
+        # its API know the old one.
+        self._limit = "max_completion_tokens" if OPENAI_HOST in http.base_url else "max_tokens"
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float | None = 0,
+        json_schema: Mapping[str, Any] | None = None,
+    ) -> Completion:
+        body: dict[str, Any] = {"model": self.model, "messages": messages, self._limit: max_tokens}
+        if temperature is not None:
+            body["temperature"] = temperature
+        if json_schema is not None:
+            named = {"name": "answer", "schema": json_schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+        answer = await self._http.post("/chat/completions", body, _ChatAnswer)
+        if not answer.choices or answer.choices[0].message.content is None:
+            raise AnswerUnusable(f"{self.name}/{self.model} answered without a text.")
+        choice, tokens = answer.choices[0], answer.usage or _Tokens()
+        return Completion(
+            text=choice.message.content or "",
+            usage=Usage(input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens),
+            truncated=choice.finish_reason == "length",
+        )
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+class _OllamaAnswer(msgspec.Struct):
+    message: _Written
+    done_reason: str | None = None
+    prompt_eval_count: int = 0
+    eval_count: int = 0
+
+
+class OllamaCompleter:
+    """POST /api/chat."""
+
+    name = "ollama"
+
+    def __init__(self, http: JsonClient, *, model: str) -> None:
+        self._http = http
+        self.model = model
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float | None = 0,
+        json_schema: Mapping[str, Any] | None = None,
+    ) -> Completion:
+        options: dict[str, Any] = {"num_predict": max_tokens}
+        if temperature is not None:
+            options["temperature"] = temperature
+        body: dict[str, Any] = {"model": self.model, "messages": messages, "stream": False, "options": options}
+        if json_schema is not None:
+            body["format"] = json_schema
+        answer = await self._http.post("/api/chat", body, _OllamaAnswer)
+        if answer.message.content is None:
+            raise AnswerUnusable(f"{self.name}/{self.model} answered without a text.")
+        return Completion(
+            text=answer.message.content,
+            usage=Usage(input_tokens=answer.prompt_eval_count, output_tokens=answer.eval_count),
+            truncated=answer.done_reason == "length",
+        )
+
+    async def aclose(self) -> None:
+        await self._http.aclose()

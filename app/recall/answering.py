@@ -1,0 +1,247 @@
+"""The answer to a recall: what is read of the chosen, packed into the budget, shown and put on record."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from app.db.database import Database, Row
+from app.facts import reading
+from app.facts.schemas import FactRead
+from app.facts.times import look_back
+from app.recall import queries, traces
+from app.recall.asking import Asked
+from app.recall.means import Cards, Means, QueryVector, place
+from app.recall.rendering import render, value_text
+from app.recall.schemas import (
+    Channel,
+    RecalledFact,
+    RecalledNote,
+    RecallMeta,
+    RecallRead,
+    ScoreRead,
+    ValueRead,
+)
+from app.recall.scoring import SECONDS_PER_DAY, Scored
+from app.retrieval.normalisation import NORMALIZATION_VERSION
+from app.retrieval.packing import TOKENS_FOR_FRAME, pack, token_cost
+from app.retrieval.salience import recency
+from app.web.auth import Principal, new_id, require_project
+
+POOL_FACTOR = 3
+MOST_IN_POOL = 300
+
+
+async def answer(
+    db: Database,
+    who: Principal,
+    asked: Asked,
+    means: Means,
+    vector: QueryVector | None,
+    *,
+    ranked: list[Scored],
+    shown: Cards,
+    candidates: int,
+) -> RecallRead:
+    """What is returned of the ranked candidates, the most fitting first."""
+    ask = asked.ask
+    pool = ranked[: _pool_size(asked)]
+    alone = asked.entity is not None
+    read = await _read(db, who, asked, pool, vector=None if alone or ask.lambda_mmr == 1 else vector)
+    # What a policy hides meanwhile, or an edit took away, is not there.
+    pool = [one for one in pool if one.id in read.texts]
+    if ask.recency:
+        pool = _fade(pool, read, asked)
+    # What a card does not tell yet comes first when room is short.
+    pool.sort(key=lambda one: one.id not in shown.divergent)
+    chosen, used = pack(
+        [one.score for one in pool],
+        [token_cost(read.texts[one.id]) for one in pool],
+        budget=ask.token_budget,
+        most=ask.max_results,
+        vectors=None if alone else read.vectors(pool),
+        diversity=1.0 if alone else ask.lambda_mmr,
+    )
+    # What is taken follows from what else is taken; how it is shown from the scores alone.
+    taken = sorted((pool[index] for index in chosen), key=lambda one: (-one.score, one.id))
+    results = [_present(one, read, shown) for one in taken]
+    parents, used = await _parents(db, who, asked, results, used)
+    results += parents
+    facts = [result for result in results if isinstance(result, RecalledFact)]
+    notices = await reading.notices_of(db, who, list(facts), means.denied)
+    if asked.as_of is None:
+        means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
+    trace_id = new_id()
+    meta = _meta(asked, vector, candidates)
+    await traces.record(
+        db, who, trace_id=trace_id, asked=asked, meta=meta, results=[(r.kind, str(r.id), r.score) for r in results]
+    )
+    return RecallRead(
+        query=asked.query,
+        token_budget=ask.token_budget,
+        tokens_used=used,
+        results=results,
+        memory_card=shown.card,
+        card_stale=True if shown.stale else UNSET,
+        force_refresh_timeout=True if shown.timed_out else UNSET,
+        truncated=len(taken) < len(ranked),
+        scores_debug=[_explain(one) for one in taken] if ask.debug else None,
+        rendered=render(results, None if shown.card is None else shown.card.value.v) if ask.rendered else UNSET,
+        trace_id=UUID(trace_id),
+        meta=meta,
+        tombstone_notices=notices,
+    )
+
+
+def _pool_size(asked: Asked) -> int:
+    fit = asked.ask.token_budget // TOKENS_FOR_FRAME + 1
+    return min(POOL_FACTOR * min(asked.ask.max_results, fit), MOST_IN_POOL)
+
+
+class Contents:
+    """The candidates as they are read, under the policy."""
+
+    def __init__(self, facts: dict[str, FactRead], notes: dict[str, Row], vectors: dict[str, list[float]]) -> None:
+        self.facts = facts
+        self.notes = notes
+        self._vectors = vectors
+        self.texts = {fact: value_text(read) for fact, read in facts.items()}
+        self.texts |= {note: row["content"] for note, row in notes.items()}
+
+    def vectors(self, pool: list[Scored]) -> Any:
+        """Their vectors in order, as rows; zeros for what has none."""
+        if not self._vectors:
+            return None
+        size = len(next(iter(self._vectors.values())))
+        nothing = [0.0] * size
+        return np.asarray([self._vectors.get(one.id, nothing) for one in pool], dtype=np.float32)
+
+
+async def _read(
+    db: Database, who: Principal, asked: Asked, pool: list[Scored], *, vector: QueryVector | None
+) -> Contents:
+    facts = {UUID(one.id) for one in pool if one.kind == "fact"}
+    notes = [one.id for one in pool if one.kind == "note"]
+    here = {**place(who), "as_of": asked.as_of}
+
+    async def nothing() -> list[Row]:
+        return []
+
+    read, rows, vectors = await asyncio.gather(
+        reading.read_facts(db, who, ids=facts, as_of=asked.as_of),
+        look_back(db, who, queries.NOTES, {**here, "ids": notes}) if notes else nothing(),
+        db.query(who, queries.VECTORS, {**here, "model": vector.model_id, "ids": [one.id for one in pool]})
+        if vector is not None and pool
+        else nothing(),
+    )
+    return Contents(
+        {str(fact): found for fact, found in read.items()},
+        {str(row["note_id"]): row for row in rows},
+        {str(row["owner_id"]): row["vector"] for row in vectors},
+    )
+
+
+def _fade(pool: list[Scored], read: Contents, asked: Asked) -> list[Scored]:
+    """Notes by age too, for who asks for it."""
+    now = asked.as_of or datetime.now(UTC)
+
+    def faded(one: Scored) -> Scored:
+        if one.kind == "fact":
+            return one
+        weight = recency((now - read.notes[one.id]["occurred_at"]).total_seconds() / SECONDS_PER_DAY)
+        return msgspec.structs.replace(one, score=one.score * weight, salience=weight)
+
+    return sorted(map(faded, pool), key=lambda one: (-one.score, one.id))
+
+
+def _present(one: Scored, read: Contents, shown: Cards) -> RecalledFact | RecalledNote:
+    if one.kind == "note":
+        return RecalledNote(id=UUID(one.id), score=one.score, **read.notes[one.id])
+    return _recalled(read.facts[one.id], score=one.score, hops=one.hops, card_stale=one.id in shown.divergent)
+
+
+def _recalled(
+    fact: FactRead, *, score: float, hops: int, card_stale: bool = False, of: UUID | UnsetType = UNSET
+) -> RecalledFact:
+    entity = fact.object.entity
+    value = (
+        ValueRead(type="ref", v=entity.canonical)
+        if entity is not UNSET
+        else ValueRead(type=str(fact.object.type), v=fact.object.value)
+    )
+    fields: dict[str, Any] = {name: getattr(fact, name) for name in fact.__struct_fields__}
+    return RecalledFact(
+        **fields,
+        id=fact.fact_id,
+        entity=fact.subject.canonical,
+        relation=fact.predicate.name,
+        value=value,
+        score=score,
+        hops=hops,
+        card_stale=card_stale,
+        provenance_of=of,
+    )
+
+
+async def _parents(
+    db: Database, who: Principal, asked: Asked, results: list[RecalledFact | RecalledNote], used: int
+) -> tuple[list[RecalledFact], int]:
+    """The facts that results were concluded from, as far as they fit; whole or not at all."""
+    children = [result for result in results if isinstance(result, RecalledFact) and result.derived_from]
+    if not children:
+        return [], used
+    hashes = sorted({found for child in children for found in child.derived_from})
+    rows = await db.query(who, queries.BY_HASH, {**place(who), "hashes": hashes})
+    ids = {row["hash"]: row["fact_id"] for row in reversed(rows)}
+    here = {result.id for result in results}
+    wanted = {UUID(str(fact)) for fact in ids.values()} - here
+    read = await reading.read_facts(db, who, ids=wanted, as_of=asked.as_of)
+    found: list[RecalledFact] = []
+    for child in children:
+        for origin in child.derived_from:
+            fact = read.pop(UUID(str(ids[origin])), None) if origin in ids else None
+            cost = 0 if fact is None else token_cost(value_text(fact))
+            if fact is None or used + cost > asked.ask.token_budget:
+                continue
+            used += cost
+            found.append(_recalled(fact, score=0.0, hops=child.hops + 1, of=child.id))
+    return found, used
+
+
+def _meta(asked: Asked, vector: QueryVector | None, candidates: int) -> RecallMeta:
+    weights = asked.ask.weights
+    lost = weights.vector > 0 and vector is None
+    part: dict[Channel, bool] = {
+        "lexical": weights.lexical > 0,
+        "vector": weights.vector > 0 and vector is not None,
+        "graph": weights.graph > 0 and "facts" in asked.include,
+    }
+    return RecallMeta(
+        channels=[name for name, there in part.items() if there],
+        degraded=lost,
+        fusion=f"{asked.ask.fusion}:v1",
+        normalization_version=NORMALIZATION_VERSION,
+        candidates=candidates,
+        embedding=None if vector is None else vector.model,
+    )
+
+
+def _explain(one: Scored) -> ScoreRead:
+    return ScoreRead(
+        id=UUID(one.id),
+        kind=one.kind,
+        lexical=one.channels.get("lexical", 0.0),
+        vector=one.channels.get("vector", 0.0),
+        graph=one.channels.get("graph", 0.0),
+        lexical_raw=one.lexical_raw,
+        cosine=one.cosine,
+        graph_raw=one.graph_raw,
+        raw_score=one.raw_score,
+        salience=one.salience,
+        source_trust_multiplier=one.trust,
+        score=one.score,
+    )

@@ -1,0 +1,82 @@
+"""What is asked for, checked: synonyms, bounds, and what this caller may ask."""
+
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from app.errors import BadRequest, Forbidden
+from app.recall.schemas import RecallAsk
+from app.tenancy.schemas import SYNONYMS, Visibility
+from app.web.auth import Principal
+from app.web.inputs import as_utc
+
+MAX_DEPTH = 2
+MAX_BUDGET = 200_000
+DEBUG_SCOPE = "graph:search:debug"
+READ_SCOPES = {"facts": "facts:read", "notes": "notes:read"}
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that holds: what `ask` says, and what follows from it."""
+
+    ask: RecallAsk
+    query: str
+    include: frozenset[str]
+    entity: str | None
+    relation: str | None
+    scope: Visibility | None
+    as_of: datetime | None
+    valid_at: datetime | None
+
+    def plain(self) -> dict[str, Any]:
+        """What a trace keeps of it."""
+        said: dict[str, Any] = msgspec.to_builtins(self.ask)
+        said |= {"query": self.query, "include": sorted(self.include)}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+def check(who: Principal, ask: RecallAsk) -> Asked:
+    """The request as it is meant, or the error that names its field."""
+    query = _either(ask.query, ask.intent, "query", "intent")
+    if query is None or not query.strip():
+        raise BadRequest("query: say what to look for; it must not be empty.", code="invalid_query")
+    if not 1 <= ask.token_budget <= MAX_BUDGET:
+        raise BadRequest(f"token_budget: from 1 to {MAX_BUDGET} tokens.", code="invalid_token_budget")
+    if not 0 <= ask.depth <= MAX_DEPTH:
+        raise BadRequest(f"depth: from 0 to {MAX_DEPTH} edges.", code="recall_depth_exceeded")
+    total = ask.weights.lexical + ask.weights.vector + ask.weights.graph
+    if abs(total - 1.0) > 0.001:
+        raise BadRequest(
+            f"weights: lexical, vector and graph must sum to 1; these sum to {total:.3f}.", code="invalid_weights"
+        )
+    if ask.debug and DEBUG_SCOPE not in who.scopes:
+        raise Forbidden(
+            f"debug: this key lacks the scope {DEBUG_SCOPE}.", code="missing_scope", details={"needs": [DEBUG_SCOPE]}
+        )
+    relation = _either(ask.relation, ask.predicate, "relation", "predicate")
+    include = {kind for kind in ask.include if READ_SCOPES[kind] in who.scopes}
+    if relation is not None:
+        # A note says nothing by a predicate.
+        include &= {"facts"}
+    if not include:
+        needs = sorted(READ_SCOPES[kind] for kind in ask.include)
+        raise Forbidden("include: this key may read none of it.", code="missing_scope", details={"needs": needs})
+    return Asked(
+        ask=ask,
+        query=query.strip(),
+        include=frozenset(include),
+        entity=_either(ask.entity, ask.entity_uri, "entity", "entity_uri"),
+        relation=relation,
+        scope=None if ask.scope is None else cast(Visibility, SYNONYMS.get(ask.scope, ask.scope)),
+        as_of=None if ask.as_of is None else as_utc(ask.as_of, "as_of"),
+        valid_at=None if ask.valid_at is None else as_utc(ask.valid_at, "valid_at"),
+    )
+
+
+def _either(one: str | UnsetType, other: str | UnsetType, name: str, synonym: str) -> str | None:
+    if one is not UNSET and other is not UNSET:
+        raise BadRequest(f"{name}: give only one of {name} or {synonym}.")
+    found = one if one is not UNSET else other
+    return None if found is UNSET else found

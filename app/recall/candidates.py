@@ -1,0 +1,207 @@
+"""What the channels find, with every candidate's score in every channel."""
+
+import math
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from app.db.database import Database
+from app.facts.times import look_back
+from app.recall import queries
+from app.retrieval import normalisation, threads
+from app.retrieval.normalisation import Scores
+from app.web.auth import Principal, require_project
+
+# As many from each channel. Notes bring their neighbours along, so that fewer of them are as many candidates.
+LIMIT = 200
+NOTE_LIMIT = 60
+LINKED = 30
+LINKED_REACH = 1
+HOP_SOURCES = 2
+NOT_THREADED = math.inf
+
+Window = tuple[str, list[str] | None, list[str] | None]
+# Its id, length, what it tells (None outside of threads), terms and cosine.
+NoteRow = tuple[str, int, int | None, str, float | None]
+# Its id, BM25, cosine, graph score, hops, confidence, trust, when made, accesses, contradicted, preferred, derived.
+FactRow = tuple[str, float, float | None, float | None, int, float, float, float, int, bool, bool, int]
+Link = tuple[str, str, float]
+
+
+class NotesFound(msgspec.Struct, frozen=True):
+    """What the database tells of the notes a query finds."""
+
+    terms: list[str]
+    documents: list[int]
+    total: int
+    average: float
+    windows: list[Window]
+    units: list[NoteRow]
+
+
+class LinksFound(msgspec.Struct, frozen=True):
+    """Notes that share rare names with the best ones."""
+
+    links: list[Link]
+    found: NotesFound | None
+
+
+_notes = msgspec.json.Decoder(NotesFound)
+_links = msgspec.json.Decoder(LinksFound)
+_facts = msgspec.json.Decoder(list[FactRow])
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked for, as the channels ask for it."""
+
+    query: str
+    model_id: int | None = None
+    dimensions: int | None = None
+    vector: str | None = None
+    scope: str | None = None
+    valid_at: datetime | None = None
+    as_of: datetime | None = None
+    entity: str | None = None
+    relations: list[str] | None = None
+    min_confidence: float = 0.0
+    min_trust: float = 0.0
+    depth: int = 1
+    results: int = 50
+
+    def parameters(self, who: Principal) -> dict[str, Any]:
+        """For the statements of recall."""
+        return {
+            "tenant": who.tenant_id,
+            "project": require_project(who),
+            "query": self.query,
+            "model": self.model_id,
+            "dimensions": self.dimensions,
+            "vector": self.vector,
+            "scope": self.scope,
+            "valid_at": self.valid_at,
+            "as_of": self.as_of,
+            "reach": threads.LEXICAL_REACH,
+        }
+
+
+class NoteCandidates:
+    """Notes with their scores; those that are found later are added."""
+
+    def __init__(self, found: NotesFound) -> None:
+        self.found = found
+        self.rows: dict[str, NoteRow] = {row[0]: row for row in found.units}
+        self.windows = list(found.windows)
+        self._score()
+
+    @property
+    def ids(self) -> list[str]:
+        """In the order of all scores."""
+        return list(self.rows)
+
+    def add(self, found: NotesFound) -> None:
+        """More notes, found by another way."""
+        self.rows |= {row[0]: row for row in found.units if row[0] not in self.rows}
+        self.windows += found.windows
+        self._score()
+
+    def _score(self) -> None:
+        rows = list(self.rows.values())
+        place = {row[0]: index for index, row in enumerate(rows)}
+        thread = threads.Thread(len(rows))
+        for note, before, after in self.windows:
+            thread.link([place[x] for x in (*reversed(before or ()), note, *(after or ())) if x in place])
+        terms = {term: index for index, term in enumerate(self.found.terms)}
+        counts = np.zeros((len(rows), len(terms)))
+        for index, row in enumerate(rows):
+            for term, count in threads.read_terms(row[3]).items():
+                if term in terms:
+                    counts[index, terms[term]] = count
+        documents = np.asarray(self.found.documents, dtype=np.float64)
+        idf = np.log(1 + (self.found.total - documents + 0.5) / (documents + 0.5))
+        lengths = np.asarray([row[1] for row in rows], dtype=np.float64)
+        threaded = np.asarray([row[2] is not None for row in rows], dtype=np.bool_)
+        cosines = np.asarray([math.nan if row[4] is None else row[4] for row in rows], dtype=np.float64)
+        self.telling = np.asarray([NOT_THREADED if row[2] is None else row[2] for row in rows], dtype=np.float64)
+        self.lexical = threads.bm25(counts, lengths, idf, self.found.average, thread, threaded)
+        self.cosine = threads.cosine(cosines, thread)
+
+
+class FactCandidates:
+    """Facts with their scores and what salience asks."""
+
+    def __init__(self, rows: list[FactRow]) -> None:
+        self.rows = rows
+        self.ids = [row[0] for row in rows]
+        self.lexical: Scores = np.asarray([row[1] for row in rows], dtype=np.float64)
+        self.cosine: Scores = np.asarray([math.nan if row[2] is None else row[2] for row in rows], dtype=np.float64)
+        self.graph: Scores = np.asarray([row[3] or 0.0 for row in rows], dtype=np.float64)
+
+
+async def find_notes(db: Database, who: Principal, sought: Sought, *, wanted: list[str] | None) -> NoteCandidates:
+    """The notes the channels find; or only `wanted`, where they are given."""
+    params = {
+        **sought.parameters(who),
+        "limit": min(max(NOTE_LIMIT, sought.results), LIMIT) if wanted is None else 0,
+        "wanted": wanted or [],
+    }
+    (row,) = await look_back(db, who, queries.RECALL_NOTES, params)
+    return NoteCandidates(_notes.decode(row["found"]))
+
+
+async def find_linked(
+    db: Database, who: Principal, sought: Sought, *, notes: NoteCandidates, sources: list[str]
+) -> list[Link]:
+    """Which notes share rare names with the sources; those that are new join the candidates."""
+    params = {
+        **sought.parameters(who),
+        "sources": sources,
+        "terms": notes.found.terms,
+        "total": notes.found.total,
+        "average": notes.found.average,
+        "seen": notes.ids,
+        "links": LINKED,
+        "reach": LINKED_REACH,
+    }
+    (row,) = await look_back(db, who, queries.RECALL_LINKED, params)
+    answer = _links.decode(row["found"])
+    if answer.found is not None:
+        notes.add(answer.found)
+    return answer.links
+
+
+async def find_facts(db: Database, who: Principal, sought: Sought, *, notes: list[str]) -> FactCandidates:
+    """The facts the channels find, also from what these notes speak of."""
+    params = {
+        **sought.parameters(who),
+        "limit": LIMIT,
+        "entity": sought.entity,
+        "relations": sought.relations,
+        "min_confidence": sought.min_confidence,
+        "min_trust": sought.min_trust,
+        "depth": sought.depth,
+        "notes": notes,
+    }
+    (row,) = await look_back(db, who, queries.RECALL_FACTS, params)
+    return FactCandidates(_facts.decode(row["found"]))
+
+
+def normalise(
+    notes: NoteCandidates | None, facts: FactCandidates | None, *, vector: bool
+) -> dict[str, tuple[Scores, Scores]]:
+    """Each channel's scores of notes and facts, made comparable over both."""
+    none = np.zeros(0)
+    first = len(notes.rows) if notes else 0
+
+    def split(scores: Scores) -> tuple[Scores, Scores]:
+        return scores[:first], scores[first:]
+
+    lexical = np.concatenate([notes.lexical if notes else none, facts.lexical if facts else none])
+    channels = {"lexical": split(normalisation.by_maximum(lexical))}
+    if vector:
+        cosines = np.concatenate([notes.cosine if notes else none, facts.cosine if facts else none])
+        channels["vector"] = split(normalisation.of_cosines(cosines))
+    graph = np.concatenate([np.zeros(first), facts.graph if facts else none])
+    channels["graph"] = split(normalisation.by_maximum(graph))
+    return channels

@@ -1,0 +1,45 @@
+"""Memory cards on the wire."""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from msgspec import UNSET, UnsetType
+
+from app.facts.schemas import EntityBrief
+from app.tenancy.schemas import Read, Visibility
+
+
+class CardValue(Read, frozen=True, kw_only=True):
+    type: Literal["text"] = "text"
+    v: str
+    """Markdown."""
+
+
+class CardRead(Read, frozen=True, kw_only=True):
+    """What is known of an entity in one scope and garden; in the form of a fact, but no fact: it does not decay."""
+
+    card_id: UUID
+    entity: EntityBrief
+    relation: Literal["memory:card"] = "memory:card"
+    value: CardValue
+    source: Literal["system:palimpsest:card-generator"] = "system:palimpsest:card-generator"
+    scope: Visibility
+    garden_id: UUID | None
+    confidence: float = 1.0
+    """That there is such a card; how sure its facts are, each says for itself."""
+    card_stale: bool
+    """Whether its facts changed since, or it is too old; then it is being made anew."""
+    facts: int
+    """How many it shows."""
+    omitted: int
+    """How many there was no room for."""
+    built_at: datetime
+    """When what it tells was so."""
+
+
+class CardList(Read, frozen=True, kw_only=True):
+    cards: list[CardRead]
+    next_cursor: str | None
+    force_refresh_timeout: bool | UnsetType = UNSET
+    """Only when `force_refresh` took too long: then the cards are as they were."""

@@ -1,0 +1,199 @@
+"""All SQL of embedding."""
+
+from datetime import date
+from typing import Any
+
+import psycopg
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.exc import DBAPIError
+
+from app.db.database import Row, Session
+from app.recall.tables import embedding_redactions, redaction_counts
+
+# Work that may take long, in the background.
+NO_TIMEOUT = text("SET LOCAL statement_timeout = 0")
+# A pattern that takes longer than this on the probe would hold up every batch.
+PATTERN_TIMEOUT = text("SET LOCAL statement_timeout = '500ms'")
+
+# The registered models.
+LIST_MODELS = (
+    "SELECT model_id, provider, model, version, dimensions, active, created_at FROM embedding_models ORDER BY model_id"
+)
+
+# What is due to be embedded with a model, redacted.
+READ_UNITS = text(
+    "SELECT * FROM read_units(CAST(:model AS smallint), :limit, CAST(:least AS float8), CAST(:patterns AS text[]))"
+)
+
+# Keeps vectors and takes their units off the queue.
+STORE_VECTORS = text(
+    "SELECT * FROM store_vectors(CAST(:model AS smallint), :made, CAST(:units AS json), CAST(:vectors AS text[]))"
+)
+
+# Puts units off.
+DELAY_UNITS = text("SELECT delay_units(CAST(:model AS smallint), CAST(:units AS json))")
+
+# Makes every job due that waits for this model's provider.
+RESUME = "SELECT resume_embeddings(%s::smallint)"
+
+# Whose statistics of words have fallen behind: a fifth is new, and they were not counted a moment ago.
+STALE_LEXICON = """
+    SELECT s.kind FROM lexical_statistics s
+    WHERE s.tenant_id = %(tenant)s AND s.project_id = %(project)s
+      AND (s.added > 0.2 * s.documents OR s.counted_at = '-infinity')
+      AND (s.added >= 200 OR s.counted_at < clock_timestamp() - interval '60 seconds')"""
+
+# Counts words anew.
+REFRESH_LEXICON = text("SELECT refresh_lexicon(:kind, :frequent)")
+
+# Puts vectors and queue in step with what there is.
+RECONCILE = text("SELECT * FROM reconcile_embeddings(CAST(:least AS float8))")
+
+# The same at once for every model: how many live units there are in all tenants, as the owner sees them.
+COUNT_UNITS = text("""
+    SELECT (SELECT count(*) FROM memory_notes n WHERE n.deleted_at IS NULL AND n.suppression = 0)
+         + (SELECT count(*) FROM graph_facts f WHERE f.confidence > :least AND f.suppression = 0)
+         + (SELECT count(*) FROM memory_cards c WHERE c.suppression = 0) AS units""")
+COUNT_VECTORS = text("""
+    SELECT e.model_id, count(*) AS vectors FROM embeddings e WHERE e.suppression = 0 AND e.view = 'self'
+    GROUP BY e.model_id""")
+COUNT_QUEUE = text("""
+    SELECT q.model_id, count(*) AS pending, count(*) FILTER (WHERE q.attempts > 0) AS failed,
+           min(q.queued_at) AS oldest
+    FROM embedding_queue q GROUP BY q.model_id""")
+ANY_VECTOR = text("SELECT EXISTS (SELECT FROM embeddings) AS found")
+LIST_PROJECTS = text("SELECT p.tenant_id, p.project_id FROM projects p ORDER BY p.tenant_id, p.project_id")
+
+# One operator at a time.
+LOCK_MODELS = text("LOCK TABLE embedding_models IN SHARE ROW EXCLUSIVE MODE")
+NEXT_MODEL = text("SELECT coalesce(max(m.model_id), 0) + 1 AS model_id FROM embedding_models m")
+INSERT_MODEL = text("""
+    INSERT INTO embedding_models (model_id, provider, model, version, dimensions, active, created_at)
+    VALUES (:model_id, :provider, :model, :version, :dimensions, false, clock_timestamp())""")
+DEACTIVATE = text("UPDATE embedding_models SET active = false WHERE active")
+ACTIVATE = text(
+    "UPDATE embedding_models SET active = true, activated_at = clock_timestamp() WHERE model_id = :model_id"
+)
+DELETE_MODEL = text("DELETE FROM embedding_models WHERE model_id = :model_id AND NOT active RETURNING model_id")
+# A tenant at a time, so many at once: the index of vectors is slow to forget.
+DELETE_VECTORS = text("""
+    DELETE FROM embeddings e
+    WHERE e.tenant_id = :tenant AND e.model_id = :model_id AND (e.view, e.owner_kind, e.owner_id) IN (
+        SELECT x.view, x.owner_kind, x.owner_id FROM embeddings x
+        WHERE x.tenant_id = :tenant AND x.model_id = :model_id LIMIT :limit)""")
+TENANTS_WITH_VECTORS = text("SELECT DISTINCT e.tenant_id FROM embeddings e WHERE e.model_id = :model_id")
+DELETE_QUEUE = text("DELETE FROM embedding_queue q WHERE q.model_id = :model_id")
+DELETE_COUNTS = text("DELETE FROM embedding_counts c WHERE c.model_id = :model_id")
+
+# Indexes are made part by part.
+PARTITIONS = """
+    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'embeddings'::regclass ORDER BY 1"""
+VALID_INDEX = "SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass(%s)"
+
+
+def index_name(model_id: int) -> str:
+    """The index of one model's vectors."""
+    return f"embeddings_{model_id:d}_idx"
+
+
+def create_index(model_id: int, dimensions: int, partitions: list[str]) -> list[str]:
+    """The statements that make a model's index while vectors of others are being written; each on its own."""
+    definition = f"USING hnsw ((vector::vector({dimensions:d})) vector_ip_ops) WHERE model_id = {model_id:d}"
+    whole = index_name(model_id)
+    statements = [f"CREATE INDEX {whole} ON ONLY embeddings {definition}"]
+    for part in partitions:
+        statements.append(f"CREATE INDEX CONCURRENTLY {part}_{model_id:d}_idx ON {part} {definition}")
+        statements.append(f"ALTER INDEX {whole} ATTACH PARTITION {part}_{model_id:d}_idx")
+    return statements
+
+
+def drop_index(model_id: int, partitions: list[str]) -> list[str]:
+    """The statements that remove it, whole or half made."""
+    names = [index_name(model_id), *(f"{part}_{model_id:d}_idx" for part in partitions)]
+    return [f"DROP INDEX IF EXISTS {name}" for name in names]
+
+
+async def count_redactions(session: Session, *, tenant_id: str, project_id: str, day: date, redactions: int) -> None:
+    """Adds to how often something was redacted on a day."""
+    row = {"tenant_id": tenant_id, "project_id": project_id, "day": day, "redactions": redactions}
+    statement = upsert(redaction_counts).values(row)
+    more = {"redactions": redaction_counts.c.redactions + statement.excluded.redactions}
+    await session.execute(statement.on_conflict_do_update(constraint="redaction_counts_pkey", set_=more))
+
+
+async def take_redactions(session: Session, *, tenant_id: str, project_id: str, before: date) -> list[Row]:
+    """Removes and answers the counts of days that are over."""
+    c = redaction_counts.c
+    rows = await session.rows(
+        delete(redaction_counts)
+        .where(c.tenant_id == tenant_id, c.project_id == project_id, c.day < before)
+        .returning(c.day, c.redactions)
+    )
+    return sorted(rows, key=lambda row: row["day"])
+
+
+class PatternUnusable(Exception):
+    """The database cannot use a pattern; the message says why."""
+
+
+async def try_pattern(session: Session, *, pattern: str, probe: str) -> int:
+    """How often a pattern matches the empty text; raises when it is none, or slow on the probe."""
+    await session.execute(PATTERN_TIMEOUT)
+    try:
+        row = await session.row(
+            text("SELECT regexp_count('', :pattern, 1, 'i') AS empty, regexp_count(:probe, :pattern, 1, 'i') AS found"),
+            {"pattern": pattern, "probe": probe},
+        )
+    except DBAPIError as problem:
+        if isinstance(problem.orig, psycopg.errors.QueryCanceled):
+            raise PatternUnusable("it takes too long to search for") from problem
+        if isinstance(problem.orig, psycopg.errors.InvalidRegularExpression):
+            raise PatternUnusable(str(problem.orig).strip().splitlines()[0].rpartition(": ")[2]) from problem
+        raise
+    assert row is not None
+    return row["empty"]
+
+
+async def count_patterns(session: Session, *, tenant_id: str) -> int:
+    """How many patterns a tenant has."""
+    c = embedding_redactions.c
+    row = await session.row(select(func.count().label("n")).where(c.tenant_id == tenant_id))
+    assert row is not None
+    return row["n"]
+
+
+async def put_pattern(session: Session, *, row: Row) -> tuple[Row, bool]:
+    """Adds a pattern, or finds it; also whether it is new."""
+    c = embedding_redactions.c
+    made = await session.row(
+        upsert(embedding_redactions)
+        .values(row)
+        .on_conflict_do_nothing(constraint="embedding_redactions_pattern_key")
+        .returning(embedding_redactions)
+    )
+    if made is not None:
+        return made, True
+    place = (c.tenant_id == row["tenant_id"], c.pattern == row["pattern"])
+    found = await session.row(select(embedding_redactions).where(*place))
+    assert found is not None
+    return found, False
+
+
+def select_patterns(*, tenant_id: str, after: str | None, limit: int) -> Any:
+    """Patterns of a tenant, oldest first."""
+    c = embedding_redactions.c
+    statement = select(embedding_redactions).where(c.tenant_id == tenant_id)
+    if after is not None:
+        statement = statement.where(c.pattern_id > after)
+    return statement.order_by(c.pattern_id).limit(limit)
+
+
+async def delete_pattern(session: Session, *, tenant_id: str, pattern_id: str) -> bool:
+    """Removes a pattern; false when there is none."""
+    c = embedding_redactions.c
+    found = await session.execute(
+        delete(embedding_redactions).where(c.tenant_id == tenant_id, c.pattern_id == pattern_id)
+    )
+    return found.rowcount == 1

@@ -1,0 +1,102 @@
+"""Use cases of redaction: what of a text no provider gets to see."""
+
+import re
+from datetime import UTC, datetime
+from uuid import UUID
+
+from app.db.database import Database, Row
+from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.recall.embedding import queries
+from app.recall.embedding.schemas import RedactionCreate, RedactionCreated, RedactionList, RedactionRead
+from app.web import audit
+from app.web.auth import Principal, new_id
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+MAX_PATTERNS = 50
+# In this order: what follows a word such as token may itself be two words, of which the second is the secret.
+BUILT_IN = (
+    r"\mpk_[0-9a-f]{32}_[a-z0-9-]+",
+    r"\mbearer\s+[a-z0-9._~+/=-]{8,}",
+    r"""(api[ _-]?key|secret|token|password|passwd)["']?\s*[:=]\s*("[^"]+"|'[^']+'|\S+)""",
+)
+_BACK_REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[1-9]")
+# Long runs of the same and of words: what a slow pattern is slow on.
+_PROBE = "a" * 4000 + " " + "lorem ipsum 42 " * 400 + "1" * 4000 + "!"
+
+
+async def create_redaction(db: Database, who: Principal, *, data: RedactionCreate, once: Once) -> Answer:
+    """Adds a pattern of the tenant; the same again is answered as it is."""
+    _require_tenant(who)
+    if _BACK_REFERENCE.search(data.pattern):
+        raise BadRequest("pattern: back-references such as \\1 are not allowed; write out what is repeated.")
+    row: Row = {
+        "tenant_id": who.tenant_id,
+        "pattern_id": new_id(),
+        "pattern": data.pattern,
+        "created_by": who.agent_id,
+        "created_at": datetime.now(UTC),
+    }
+    # By itself: what the database cannot use would end the transaction of the answer too.
+    async with db.tenant(who) as session:
+        try:
+            matches_nothing = await queries.try_pattern(session, pattern=data.pattern, probe=_PROBE)
+        except queries.PatternUnusable as problem:
+            raise BadRequest(
+                f"pattern: not a regular expression that PostgreSQL can use here ({problem}); see POSIX regular "
+                "expressions in its manual."
+            ) from problem
+    if matches_nothing:
+        raise BadRequest("pattern: it matches an empty text, and so would redact everything; ask for one character.")
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        made, created = await queries.put_pattern(step.session, row=row)
+        if created:
+            if await queries.count_patterns(step.session, tenant_id=who.tenant_id) > MAX_PATTERNS:
+                raise Conflict(
+                    f"A tenant has at most {MAX_PATTERNS} patterns; delete one first.", code="redactions_full"
+                )
+            await audit.record(
+                step.session,
+                "admin_action",
+                key_id=who.key_id,
+                action="redaction_create",
+                redaction_id=str(made["pattern_id"]),
+            )
+        body = RedactionCreated(redaction=_present(made), created=created)
+        return await step.answer(201 if created else 200, body)
+
+
+async def list_redactions(db: Database, who: Principal, *, page: Page) -> RedactionList:
+    """Patterns of the tenant, oldest first."""
+    after = None if page.after is None else page.after[0]
+    found = await db.fetch(who, queries.select_patterns(tenant_id=who.tenant_id, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [str(row["pattern_id"])])
+    shown = [_present(row) for row in rows]
+    return RedactionList(redactions=shown, built_in=list(BUILT_IN), next_cursor=next_cursor)
+
+
+async def delete_redaction(db: Database, who: Principal, *, redaction_id: UUID) -> None:
+    """Removes a pattern; what was embedded without its matches stays so."""
+    _require_tenant(who)
+    async with db.tenant(who) as session:
+        if not await queries.delete_pattern(session, tenant_id=who.tenant_id, pattern_id=str(redaction_id)):
+            raise NotFound("There is no such pattern.", code="redaction_not_found")
+        await audit.record(
+            session, "admin_action", key_id=who.key_id, action="redaction_delete", redaction_id=str(redaction_id)
+        )
+
+
+def _require_tenant(who: Principal) -> None:
+    if who.key_project is not None:
+        raise Forbidden("Patterns are the whole tenant's; use an admin key that is bound to no project.")
+
+
+def _present(row: Row) -> RedactionRead:
+    return RedactionRead(
+        redaction_id=UUID(str(row["pattern_id"])),
+        pattern=row["pattern"],
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,51 @@
+"""What recall works with: vectors of queries, counts of accesses, cards."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from app.recall.accesses import AccessCounts
+from app.recall.cards.schemas import CardRead
+from app.recall.schemas import EmbeddingRead
+from app.web.auth import Principal, require_project
+
+
+class QueryVector(msgspec.Struct, frozen=True, kw_only=True):
+    """A query as a vector, and what made it."""
+
+    model_id: int
+    model: EmbeddingRead
+    vector: list[float]
+
+    @property
+    def text(self) -> str:
+        """As PostgreSQL reads it."""
+        return "[" + ",".join(f"{number:.8g}" for number in self.vector) + "]"
+
+
+class QueryVectors(Protocol):
+    """Makes vectors of queries; None while that cannot be done."""
+
+    async def embed(self, query: str) -> QueryVector | None: ...
+
+
+class Means(msgspec.Struct, frozen=True, kw_only=True):
+    """What recall works with."""
+
+    vectors: QueryVectors
+    accesses: AccessCounts
+    denied: frozenset[str]
+
+
+class Cards(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cards contribute to an answer."""
+
+    card: CardRead | None = None
+    stale: bool = False
+    timed_out: bool = False
+    divergent: frozenset[str] = frozenset()
+
+
+def place(who: Principal) -> dict[str, Any]:
+    """Where a statement looks."""
+    return {"tenant": who.tenant_id, "project": require_project(who)}

@@ -1,0 +1,64 @@
+"""All SQL of recall itself; cards, the graph and embedding have their own."""
+
+_PLACE = "%(tenant)s, %(project)s, %(query)s, %(model)s::smallint, %(dimensions)s::int, %(vector)s"
+
+# What ranking needs of the notes a query finds.
+RECALL_NOTES = (
+    f"SELECT recall_notes({_PLACE}, %(limit)s, %(reach)s, %(as_of)s::timestamptz, %(scope)s, "
+    "%(wanted)s::uuid[]) AS found"
+)
+# The same of notes that share rare names with the best.
+RECALL_LINKED = (
+    f"SELECT recall_linked({_PLACE}, %(sources)s::uuid[], %(terms)s::text[], %(total)s::bigint, "
+    "%(average)s::double precision, %(reach)s, %(as_of)s::timestamptz, %(scope)s, %(seen)s::uuid[], %(links)s) AS found"
+)
+# What ranking needs of the facts a query finds.
+RECALL_FACTS = (
+    f"SELECT recall_facts({_PLACE}, %(limit)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, "
+    "%(entity)s::uuid, %(relations)s::uuid[], %(min_confidence)s::double precision, %(min_trust)s::double precision, "
+    "%(depth)s::int, %(notes)s::uuid[]) AS found"
+)
+# What a project's settings say of its sources, and the time of the database.
+PROJECT = """
+    SELECT coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged
+    FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
+# Notes that mention an entity, the newest first.
+MENTIONING = """
+    SELECT m.note_id FROM note_entity_mentions m
+    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %(entity)s::uuid
+    ORDER BY m.created_at DESC, m.note_id LIMIT 200"""
+# Notes by their ids, each with what it said at a time (NULL: what it says).
+NOTES = """
+    SELECT n.note_id, n.type, n.tags, n.scope, n.garden_id, n.agent_id, n.author, n.occurred_at, n.thread_id,
+           n.position, n.created_at,
+           coalesce(CASE WHEN n.updated_at > %(as_of)s::timestamptz THEN (
+               SELECT h.old_content FROM memory_history h
+               WHERE h.tenant_id = %(tenant)s AND h.note_id = n.note_id AND h.created_at > %(as_of)s::timestamptz
+                 AND h.old_content IS NOT NULL
+               ORDER BY h.created_at, h.history_id LIMIT 1) END, n.content) AS content
+    FROM unnest(%(ids)s::uuid[]) i(id)
+    JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
+    WHERE n.suppression = 0 AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
+      AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
+# The vectors of units, as far as they have any.
+VECTORS = """
+    SELECT e.owner_id, e.vector::real[] AS vector FROM embeddings e
+    WHERE e.tenant_id = %(tenant)s AND e.model_id = %(model)s AND e.view = 'self'
+      AND e.owner_kind IN ('note', 'fact') AND e.owner_id = ANY (%(ids)s::uuid[])"""
+# The facts that a hash means.
+BY_HASH = """
+    SELECT f.fact_id, encode(f.fact_hash, 'hex') AS hash FROM graph_facts f
+    WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s
+      AND f.fact_hash = ANY (ARRAY(SELECT decode(h, 'hex') FROM unnest(%(hashes)s::text[]) h))
+    ORDER BY f.created_at, f.fact_id"""
+# Keeps a trace: scope and line in one round trip.
+RECORD_TRACE = "SELECT record_trace(%s, %s, %s, %s::uuid[], %s, %s::uuid, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s, %s)"
+TRACE = """
+    SELECT t.trace_id, t.agent_id, t.key_id, t.request, t.context, t.results, t.valid_at, t.as_of, t.created_at
+    FROM recall_traces t WHERE t.tenant_id = %(tenant)s AND t.trace_id = %(trace)s::uuid"""
+COUNT_ACCESSES = "SELECT count_accesses(%(facts)s::uuid[], %(counts)s::int[], %(at)s::timestamptz)"
+# Traces that have outlived their use, some at a time.
+CLEAR_TRACES = "SELECT clear_traces(%(days)s, %(limit)s) AS cleared"
+# Reads the words of some notes or facts anew.
+REINDEX_TERMS = "SELECT reindex_terms(%(kind)s, %(after)s::uuid, %(limit)s) AS last"
+REFRESH_LEXICON = "SELECT refresh_lexicon(%(kind)s, %(frequent)s)"

@@ -1,0 +1,49 @@
+"""Queries as vectors, made by the model that is active; recall goes on without them while that cannot be done."""
+
+from collections import OrderedDict
+
+from app.db.database import Database
+from app.recall.embedding.embedders import Embedders
+from app.recall.embedding.models import ActiveModel
+from app.recall.means import QueryVector
+from app.recall.schemas import EmbeddingRead
+
+# Nobody waits longer for a vector.
+PATIENCE_SECONDS = 2.0
+REMEMBERED = 512
+
+
+class ModelVectors:
+    """Vectors of queries by the active model, which is read anew every few seconds: a switch reaches every process."""
+
+    def __init__(self, db: Database, embedders: Embedders) -> None:
+        self._db = db
+        self._embedders = embedders
+        self._active = ActiveModel()
+        self._known: OrderedDict[tuple[int, str], QueryVector] = OrderedDict()
+
+    async def aclose(self) -> None:
+        """Gives up what the providers hold."""
+        await self._embedders.aclose()
+
+    async def embed(self, query: str) -> QueryVector | None:
+        """The query's vector, or None when no provider makes one in time."""
+        if (model := await self._active(self._db)) is None:
+            return None
+        if (known := self._known.get((model.model_id, query))) is not None:
+            self._known.move_to_end((model.model_id, query))
+            return known
+        vector = await self._embedders.of(model).embed_query(query, seconds=PATIENCE_SECONDS)
+        if vector is None:
+            return None
+        made = QueryVector(
+            model_id=model.model_id,
+            model=EmbeddingRead(
+                model=f"{model.provider}/{model.model}", version=model.version, dimensions=model.dimensions
+            ),
+            vector=vector,
+        )
+        self._known[model.model_id, query] = made
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return made

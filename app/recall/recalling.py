@@ -1,0 +1,135 @@
+"""The use case of recall: ask the channels, and make one order of what they find."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from app.db.database import Database
+from app.facts import entities
+from app.facts.times import reader
+from app.facts.vocabulary import predicates
+from app.recall import asking, queries
+from app.recall.answering import answer
+from app.recall.asking import Asked
+from app.recall.candidates import (
+    HOP_SOURCES,
+    FactCandidates,
+    Link,
+    NoteCandidates,
+    Sought,
+    find_facts,
+    find_linked,
+    find_notes,
+)
+from app.recall.cards import service as cards
+from app.recall.means import Cards, Means, QueryVector, place
+from app.recall.schemas import RecallAsk, RecallRead
+from app.recall.scoring import Scored, Scorer
+from app.retrieval.trust import LOW_TRUST
+from app.web.auth import Principal
+
+SEEDING_NOTES = 10
+DIVERGENT_SHOWN = 10
+
+
+async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) -> RecallRead:
+    """What is known that fits a query, the most fitting first, as much as fits into the budget."""
+    asked = asking.check(who, ask)
+    who = reader(who, asked.as_of)
+    wants_vector = ask.weights.vector > 0 or ask.lambda_mmr < 1
+    vector = await means.vectors.embed(asked.query) if wants_vector else None
+    (project,) = await db.query(who, queries.PROJECT, place(who))
+    sought = await _sought(db, who, asked, vector, judged=project["judged"])
+    if sought is None:
+        return await answer(db, who, asked, means, vector, ranked=[], shown=Cards(), candidates=0)
+    scorer = Scorer(
+        weights={"lexical": ask.weights.lexical, "vector": ask.weights.vector, "graph": ask.weights.graph},
+        fusion=ask.fusion,
+        vector=vector is not None,
+        judged=project["judged"],
+        now=asked.as_of or datetime.now(UTC),
+    )
+    ranked = await _rank(db, who, asked, sought, scorer)
+    shown = Cards()
+    if sought.entity is not None and asked.relation is None and "facts" in asked.include:
+        shown = await _cards(db, who, asked, sought.entity)
+    return await answer(db, who, asked, means, vector, ranked=ranked, shown=shown, candidates=len(ranked))
+
+
+async def _sought(
+    db: Database, who: Principal, asked: Asked, vector: QueryVector | None, *, judged: bool
+) -> Sought | None:
+    """What the channels look for; None when it names an entity or a predicate that is not there."""
+    entity = None
+    if asked.entity is not None:
+        rows = await entities.find_named(db, who, asked.entity, "entity", as_of=asked.as_of)
+        if not rows:
+            return None
+        if len(rows) > 1:
+            raise entities.ambiguous(rows, "entity")
+        entity = str(rows[0]["entity_id"])
+    relations = None
+    if asked.relation is not None:
+        relations = await predicates.find_ids(db, who, name=asked.relation)
+        if not relations:
+            return None
+    return Sought(
+        query=asked.query,
+        model_id=None if vector is None else vector.model_id,
+        dimensions=None if vector is None else vector.model.dimensions,
+        vector=None if vector is None else vector.text,
+        scope=asked.scope,
+        valid_at=asked.valid_at,
+        as_of=asked.as_of,
+        entity=entity,
+        relations=relations,
+        min_confidence=asked.ask.min_confidence,
+        min_trust=LOW_TRUST if judged and not asked.ask.include_low_trust else 0.0,
+        results=asked.ask.max_results,
+        depth=asked.ask.depth if asked.ask.weights.graph > 0 else 0,
+    )
+
+
+async def _rank(db: Database, who: Principal, asked: Asked, sought: Sought, scorer: Scorer) -> list[Scored]:
+    notes: NoteCandidates | None = None
+    facts: FactCandidates | None = None
+    sources: list[str] = []
+    links: list[Link] = []
+    if "notes" in asked.include:
+        wanted = None
+        if sought.entity is not None:
+            rows = await db.query(who, queries.MENTIONING, {**place(who), "entity": sought.entity})
+            wanted = [str(row["note_id"]) for row in rows]
+        notes = await find_notes(db, who, sought, wanted=wanted)
+        best = scorer.best_notes(notes, SEEDING_NOTES)
+        if sought.entity is None:
+            sources = best[:HOP_SOURCES]
+            if sources:
+                links = await find_linked(db, who, sought, notes=notes, sources=sources)
+    else:
+        best = []
+    if "facts" in asked.include:
+        facts = await find_facts(db, who, sought, notes=best)
+        if not asked.ask.include_contradicted:
+            facts = FactCandidates([row for row in facts.rows if row[10]])
+    return scorer.rank(notes, facts, sources=sources, links=links)
+
+
+async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Cards:
+    if asked.as_of is not None or asked.valid_at is not None:
+        # A card tells of the present.
+        return Cards()
+    timed_out = False
+    if asked.ask.force_refresh:
+        found, timed_out = await cards.refresh_now(db, who, entity_id=UUID(entity), scope=asked.scope)
+    else:
+        found = await cards.find_cards(db, who, entity_id=UUID(entity), scope=asked.scope)
+    if not found:
+        return Cards(stale=timed_out, timed_out=timed_out)
+    # Of several, what everybody in the project may read.
+    first = min(found, key=lambda card: (card.read.scope != "project_shared", card.read.garden_id is not None))
+    return Cards(
+        card=first.read,
+        stale=first.stale,
+        timed_out=timed_out,
+        divergent=frozenset(str(fact) for card in found if card.stale for fact in card.divergent[:DIVERGENT_SHOWN]),
+    )

@@ -1,0 +1,54 @@
+"""Results as text: what a value says, and what a prompt can take as it is."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from msgspec import UNSET
+
+from app.facts.schemas import FactRead
+from app.recall.schemas import RecalledFact, RecalledNote
+
+
+def last_segment(name: str) -> str:
+    """What a URI calls a thing; any other name is itself."""
+    scheme, colon, rest = name.partition(":")
+    if not colon or not rest or " " in name or not scheme.isidentifier():
+        return name
+    return name.rstrip("/").replace(":", "/").rpartition("/")[2] or name
+
+
+def value_text(fact: FactRead) -> str:
+    """What a fact says of its subject, in words."""
+    if fact.object.entity is not UNSET:
+        return last_segment(fact.object.entity.canonical)
+    value = fact.object.value
+    if value is None or value is UNSET:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return format(Decimal(str(value)), "f")
+    return last_segment(str(value)) if fact.object.type == "ref" else str(value)
+
+
+def day(moment: datetime) -> str:
+    """A day as people write it."""
+    there = moment.astimezone(UTC)
+    return f"{there.day} {there:%B} {there.year}"
+
+
+def render(results: Sequence[RecalledFact | RecalledNote], card: str | None) -> str:
+    """What was recalled, a line each; white space is collapsed, so that a result cannot pass for two."""
+    lines: list[str] = [] if card is None else [card.strip(), ""]
+    for result in results:
+        if isinstance(result, RecalledNote):
+            said = f"{result.author or 'note'} ({day(result.occurred_at)}): {result.content}"
+        else:
+            doubt = ", contradicted" if result.contradicted else ""
+            said = (
+                f"{last_segment(result.entity)} {result.relation} {value_text(result)} "
+                f"(confidence {result.confidence:.2f}, since {day(result.valid_from)}{doubt})"
+            )
+        lines.append("- " + " ".join(said.split()))
+    return "\n".join(lines)

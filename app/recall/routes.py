@@ -1,0 +1,121 @@
+"""HTTP of recall and its traces."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from litestar import Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
+
+from app.errors import BadRequest
+from app.facts.times import parse_as_of
+from app.recall import recalling, traces
+from app.recall.means import Means
+from app.recall.schemas import MAX_QUERY, RecallAsk, RecallRead, ReplayRead, TraceRead, Weights
+from app.web.auth import Access
+from app.web.inputs import invalid_body, parse_moment
+from app.web.requests import AsOf, Db, HoldDenied, Who
+
+READ = Access(work="read", scopes=("facts:read", "notes:read"))
+RecallMeans = NamedDependency[SkipValidation[Means]]
+Text = Annotated[str | None, QueryParameter(max_length=MAX_QUERY)]
+
+
+@post("/recall", opt={"access": READ}, status_code=200, summary="Recall what fits a query", tags=["recall"])
+async def post_recall(db: Db, who: Who, recall_means: RecallMeans, data: JSONBody[RecallAsk]) -> RecallRead:
+    """Facts and notes, the most fitting first, as many as fit into the token budget: found by their words, by their
+    meaning and along the graph. At any two times. Only what this key may read."""
+    return await recalling.recall(db, who, ask=data, means=recall_means)
+
+
+@get("/recall", opt={"access": READ}, summary="Recall what fits a short query", tags=["recall"])
+async def get_recall(
+    db: Db,
+    who: Who,
+    recall_means: RecallMeans,
+    words: Annotated[str | None, QueryParameter(name="query", max_length=MAX_QUERY)] = None,
+    intent: Text = None,
+    token_budget: Annotated[str | None, QueryParameter(description="Tokens the results may take; 2000.")] = None,
+    max_results: Annotated[str | None, QueryParameter(description="At most this many, up to 200; 50.")] = None,
+    include: Annotated[str | None, QueryParameter(description="facts, notes or both, separated by a comma.")] = None,
+    depth: Annotated[str | None, QueryParameter(description="Edges to walk from what was found: 0 to 2.")] = None,
+    weights: Annotated[
+        str | None, QueryParameter(description='JSON such as {"lexical": 0.3, "vector": 0.5, "graph": 0.2}.')
+    ] = None,
+    fusion: Annotated[str | None, QueryParameter(description="weighted_sum or rrf.")] = None,
+    lambda_mmr: Annotated[str | None, QueryParameter(description="1: by score alone; 0.7.")] = None,
+    min_confidence: Annotated[str | None, QueryParameter(description="Facts at least this sure; 0.1.")] = None,
+    entity: Text = None,
+    entity_uri: Text = None,
+    relation: Text = None,
+    predicate: Text = None,
+    visibility: Annotated[str | None, QueryParameter(name="scope", description="Only this visibility.")] = None,
+    as_of: AsOf = None,
+    valid_at: Annotated[str | None, QueryParameter(description="What was valid at this time.")] = None,
+    include_low_trust: bool = False,
+    include_contradicted: bool = False,
+    force_refresh: bool = False,
+    recency: bool = False,
+    rendered: bool = False,
+    debug: bool = False,
+) -> RecallRead:
+    """The same as POST, for short queries; see there."""
+    given: dict[str, Any] = {
+        "query": words,
+        "intent": intent,
+        "token_budget": token_budget,
+        "max_results": max_results,
+        "include": None if include is None else [kind.strip() for kind in include.split(",")],
+        "depth": depth,
+        "weights": None if weights is None else _weights(weights),
+        "fusion": fusion,
+        "lambda_mmr": lambda_mmr,
+        "min_confidence": min_confidence,
+        "entity": entity,
+        "entity_uri": entity_uri,
+        "relation": relation,
+        "predicate": predicate,
+        "scope": visibility,
+        "as_of": parse_as_of(as_of),
+        "valid_at": parse_moment(valid_at, "valid_at"),
+        "include_low_trust": include_low_trust,
+        "include_contradicted": include_contradicted,
+        "force_refresh": force_refresh,
+        "recency": recency,
+        "rendered": rendered,
+        "debug": debug,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    try:
+        ask = msgspec.convert(asked, RecallAsk, strict=False)
+    except msgspec.ValidationError as problem:
+        raise invalid_body(problem, RecallAsk) from problem
+    return await recalling.recall(db, who, ask=ask, means=recall_means)
+
+
+def _weights(text: str) -> Weights:
+    try:
+        return msgspec.json.decode(text, type=Weights)
+    except (msgspec.ValidationError, msgspec.DecodeError) as problem:
+        raise BadRequest(
+            'weights: JSON such as {"lexical": 0.3, "vector": 0.5, "graph": 0.2}.', code="invalid_weights"
+        ) from problem
+
+
+@get("/recall/traces/{trace_id:uuid}", opt={"access": READ}, summary="What was asked and returned", tags=["recall"])
+async def get_trace(db: Db, who: Who, trace_id: FromPath[UUID]) -> TraceRead:
+    """The request, as whom and when it was made, and the ids and scores of what was returned. For the agent that asked,
+    and for administrators; kept for 30 days, and erased with what it speaks of."""
+    return await traces.get_trace(db, who, trace_id=trace_id)
+
+
+@get("/recall/traces/{trace_id:uuid}/replay", opt={"access": READ}, summary="What the agent saw then", tags=["recall"])
+async def replay_trace(db: Db, who: Who, hold_denied: HoldDenied, trace_id: FromPath[UUID]) -> ReplayRead:
+    """What was returned then, as it was then: ends, confidence and words of that time. What was forgotten since, or the
+    caller may not read, is there by its id alone."""
+    return await traces.replay(db, who, trace_id=trace_id, denied=hold_denied)
+
+
+handlers: list[Any] = [post_recall, get_recall, get_trace, replay_trace]
+router = Router(path="/", route_handlers=handlers)

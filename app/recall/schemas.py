@@ -1,0 +1,203 @@
+"""Recall on the wire: what is asked, what is given back, and what is kept of it."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.facts.schemas import FactRead, TombstoneNotice
+from app.notes.schemas import NoteType
+from app.recall.cards.schemas import CardRead
+from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+
+Kind = Literal["facts", "notes"]
+Channel = Literal["lexical", "vector", "graph"]
+Share = Annotated[float, Meta(ge=0, le=1)]
+MAX_QUERY = 10_000
+
+
+class Weights(Create, frozen=True, kw_only=True):
+    """How much each channel counts; together 1."""
+
+    lexical: Share = 0.0
+    vector: Share = 0.0
+    graph: Share = 0.0
+
+
+DEFAULT_WEIGHTS = Weights(lexical=0.3, vector=0.5, graph=0.2)
+
+
+class RecallAsk(Create, frozen=True, kw_only=True):
+    """What to bring back."""
+
+    query: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
+    """In the user's own words. `intent` means the same."""
+    intent: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
+    token_budget: int = 2000
+    """How many tokens the results may take; a result takes 40 and a quarter of its bytes."""
+    max_results: Annotated[int, Meta(ge=1, le=200)] = 50
+    include: Annotated[list[Kind], Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["facts", "notes"])
+    depth: int = 1
+    """How many edges away from what was found to look for facts: 0 to 2."""
+    weights: Weights = DEFAULT_WEIGHTS
+    fusion: Literal["weighted_sum", "rrf"] = "weighted_sum"
+    lambda_mmr: Share = 0.7
+    """1: by score alone. Less: the less alike the better."""
+    min_confidence: Share = 0.1
+    include_low_trust: bool = False
+    """Also facts whose confidence times source_trust is under .2, where the project's trust_mode is not off."""
+    include_contradicted: bool = False
+    """Also those of contradicting facts that are not preferred."""
+    entity: Annotated[str, Meta(min_length=1, max_length=2000)] | UnsetType = UNSET
+    """All about one entity: its facts by score, and its card. `entity_uri` means the same."""
+    entity_uri: Annotated[str, Meta(min_length=1, max_length=2000)] | UnsetType = UNSET
+    relation: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
+    """Only facts by this predicate. `predicate` means the same."""
+    predicate: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
+    scope: VisibilityIn | None = None
+    """Only what has this visibility."""
+    as_of: Moment | None = None
+    """As it was known at this time (scope history:as_of)."""
+    valid_at: Moment | None = None
+    """What was valid at this time; now, or as_of, when absent."""
+    force_refresh: bool = False
+    """Have the entity's card made anew first, within half a second."""
+    recency: bool = False
+    """Let notes fade with age as facts do."""
+    rendered: bool = False
+    """Also as one text, ready for a prompt."""
+    debug: bool = False
+    """Also how each score came about (scope graph:search:debug)."""
+
+
+class ValueRead(Read, frozen=True, kw_only=True):
+    type: str
+    v: Any
+
+
+class RecalledFact(FactRead, frozen=True, kw_only=True):
+    """A fact that was recalled: as it is read alone, and with its score."""
+
+    kind: Literal["fact"] = "fact"
+    id: UUID
+    entity: str
+    relation: str
+    value: ValueRead
+    score: float
+    hops: int
+    card_stale: bool = False
+    provenance_of: UUID | UnsetType = UNSET
+    """It is here because that fact was concluded from it."""
+
+
+class RecalledNote(Read, frozen=True, kw_only=True):
+    """A note that was recalled."""
+
+    kind: Literal["note"] = "note"
+    id: UUID
+    note_id: UUID
+    content: str
+    type: NoteType
+    tags: list[str]
+    scope: Visibility
+    garden_id: UUID | None
+    agent_id: str
+    author: str | None
+    occurred_at: datetime
+    thread_id: str | None
+    position: int | None
+    created_at: datetime
+    score: float
+
+
+class ScoreRead(Read, frozen=True, kw_only=True):
+    """How a score came about."""
+
+    id: UUID
+    kind: Literal["fact", "note"]
+    lexical: float
+    vector: float
+    graph: float
+    lexical_raw: float
+    cosine: float | None
+    graph_raw: float
+    raw_score: float
+    salience: float
+    source_trust_multiplier: float
+    score: float
+
+
+class EmbeddingRead(Read, frozen=True, kw_only=True):
+    """The model a query was embedded with."""
+
+    model: str
+    version: int
+    dimensions: int
+
+
+class RecallMeta(Read, frozen=True, kw_only=True):
+    """What the answer was made of."""
+
+    channels: list[Channel]
+    """Those that took part; one that is out of order is missing here."""
+    degraded: bool
+    """Whether a channel that was asked for is out of order."""
+    fusion: str
+    normalization_version: str
+    candidates: int
+    embedding: EmbeddingRead | None
+
+
+class RecallRead(Read, frozen=True, kw_only=True):
+    query: str
+    token_budget: int
+    tokens_used: int
+    results: list[RecalledFact | RecalledNote]
+    memory_card: CardRead | None
+    card_stale: bool | UnsetType = UNSET
+    force_refresh_timeout: bool | UnsetType = UNSET
+    truncated: bool
+    scores_debug: list[ScoreRead] | None
+    rendered: str | UnsetType = UNSET
+    trace_id: UUID
+    meta: RecallMeta
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+
+
+class TraceResult(Read, frozen=True, kw_only=True):
+    kind: Literal["fact", "note"]
+    id: UUID
+    score: float
+
+
+class TraceRead(Read, frozen=True, kw_only=True):
+    """What was asked, as whom and when, and what was returned."""
+
+    trace_id: UUID
+    agent_id: str
+    key_id: str
+    request: dict[str, Any]
+    context: dict[str, Any]
+    results: list[TraceResult]
+    valid_at: datetime
+    as_of: datetime
+    created_at: datetime
+
+
+class ReplayedResult(Read, frozen=True, kw_only=True):
+    """What stood at that place then; `exists` is false for what was forgotten since or may not be read."""
+
+    kind: Literal["fact", "note"]
+    id: UUID
+    score: float
+    exists: bool
+    fact: FactRead | UnsetType = UNSET
+    note: RecalledNote | UnsetType = UNSET
+
+
+class ReplayRead(Read, frozen=True, kw_only=True):
+    trace: TraceRead
+    results: list[ReplayedResult]
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET

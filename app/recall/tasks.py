@@ -1,0 +1,33 @@
+"""Recall's own upkeep: traces that have outlived their use, and words read anew in another language."""
+
+from app.jobs.registry import Job
+from app.recall import queries
+
+KEEP_DAYS = 30
+AT_ONCE = 5000
+REINDEX_AT_ONCE = 1000
+FIRST = "00000000-0000-0000-0000-000000000000"
+FREQUENT = 64
+
+
+async def clear_traces(job: Job) -> None:
+    """Removes a tenant's old traces, as part of its maintenance."""
+    params = {"days": KEEP_DAYS, "limit": AT_ONCE}
+    while True:
+        (row,) = await job.db.query(job.scope, queries.CLEAR_TRACES, params)
+        if row["cleared"] < AT_ONCE:
+            return
+
+
+async def reindex(job: Job) -> None:
+    """Reads all notes and facts of a project anew, after its language was changed; some at a time, and again from the
+    start when it was interrupted."""
+    for kind in ("note", "fact"):
+        after: str | None = FIRST
+        while after is not None:
+            params = {"kind": kind, "after": after, "limit": REINDEX_AT_ONCE}
+            (row,) = await job.db.query(job.scope, queries.REINDEX_TERMS, params)
+            after = None if row["last"] is None else str(row["last"])
+        await job.db.query(job.scope, queries.REFRESH_LEXICON, {"kind": kind, "frequent": FREQUENT})
+    async with job.finishing():
+        pass

@@ -1,0 +1,97 @@
+"""Traces of recall: what was asked, as whom and when, what was returned, and what that was then."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from app.db.database import Database
+from app.db.scope import LEGAL_HOLD
+from app.errors import NotFound
+from app.facts import reading
+from app.facts.times import look_back
+from app.recall import queries
+from app.recall.asking import Asked
+from app.recall.schemas import (
+    RecalledNote,
+    RecallMeta,
+    ReplayedResult,
+    ReplayRead,
+    TraceRead,
+    TraceResult,
+)
+from app.web.auth import Principal
+
+
+async def record(
+    db: Database,
+    who: Principal,
+    *,
+    trace_id: str,
+    asked: Asked,
+    meta: RecallMeta,
+    results: list[tuple[str, str, float]],
+) -> None:
+    """Keeps a trace, by ids and scores alone: what is forgotten later is forgotten here too."""
+    context = {**msgspec.to_builtins(meta), "kind": who.kind, "scopes": sorted(who.scopes)}
+    found = [{"kind": kind, "id": found, "score": score} for kind, found, score in results]
+    tenant, project, agent, gardens, reach = who.arguments()
+    await db.call(
+        queries.RECORD_TRACE,
+        (
+            tenant,
+            project,
+            agent,
+            [UUID(garden) for garden in gardens],
+            reach,
+            UUID(trace_id),
+            who.key_id,
+            msgspec.json.encode(asked.plain()).decode(),
+            msgspec.json.encode(context).decode(),
+            msgspec.json.encode(found).decode(),
+            asked.valid_at,
+            asked.as_of,
+        ),
+        again=False,
+    )
+
+
+def _auditor(who: Principal) -> Principal:
+    """Administrators see the traces of every agent; agents their own."""
+    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
+
+
+async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
+    """One trace, for the agent that asked and for administrators."""
+    rows = await db.query(_auditor(who), queries.TRACE, {"tenant": who.tenant_id, "trace": str(trace_id)})
+    if not rows:
+        raise NotFound("There is no such trace.", code="trace_not_found")
+    found: dict[str, Any] = dict(rows[0])
+    found["results"] = msgspec.convert(found["results"], list[TraceResult])
+    return TraceRead(**found)
+
+
+async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozenset[str]) -> ReplayRead:
+    """What was returned then, as it was then, as far as the caller may still read it."""
+    trace = await get_trace(db, who, trace_id=trace_id)
+    facts = {result.id for result in trace.results if result.kind == "fact"}
+    notes = [str(result.id) for result in trace.results if result.kind == "note"]
+    read = await reading.read_facts(db, who, ids=facts, as_of=trace.as_of)
+    place = {"tenant": who.tenant_id, "as_of": trace.as_of}
+    rows = await look_back(db, who, queries.NOTES, {**place, "ids": notes}) if notes else []
+    said = {row["note_id"]: row for row in rows}
+
+    def then(result: TraceResult) -> ReplayedResult:
+        row = said.get(result.id)
+        return ReplayedResult(
+            kind=result.kind,
+            id=result.id,
+            score=result.score,
+            exists=result.id in read or row is not None,
+            fact=read.get(result.id, UNSET),
+            note=UNSET if row is None else RecalledNote(id=result.id, score=result.score, **row),
+        )
+
+    notices = await reading.notices_of(db, who, list(read.values()), denied)
+    return ReplayRead(trace=trace, results=[then(result) for result in trace.results], tombstone_notices=notices)

@@ -1,0 +1,152 @@
+"""Redaction: no provider sees a secret, and a tenant says what else it must not see."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import msgspec
+import psycopg
+import pytest
+
+from app.recall.embedding.redactions import BUILT_IN
+from app.tenancy.schemas import RateLimits
+from tests.conftest import Tenancy, TestDatabase
+from tests.facts.shared import error
+from tests.recall.embedding.conftest import Bench
+from tests.recall.embedding.test_worker import other_tenant
+
+PATH = "/v1/admin/redactions"
+SECRETS = [
+    ("password: hunter2hunter2", "hunter2hunter2"),
+    ('{"apiKey": "k-123456789"}', "k-123456789"),
+    ("API_KEY='two words here'", "words here"),
+    ("access_token=abcdef123456", "abcdef123456"),
+    ("api key = zyxwvut987", "zyxwvut987"),
+    ("token: Bearer abcdefgh12345678", "abcdefgh12345678"),
+    ("send it with Authorization: Bearer eyJhbGciOiJI.payload.sig", "eyJhbGciOiJI"),
+    (f"my key is pk_{'0a' * 16}_{'Q' * 43} keep it", "Q" * 20),
+    ("Passwd = s3cr3t!", "s3cr3t!"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("text", "secret"), SECRETS, ids=[text[:20] for text, _ in SECRETS])
+async def test_a_secret_reaches_no_provider(bench: Bench, text: str, secret: str) -> None:
+    await bench.notes(f"before {text}, after", author="Alice")
+    await bench.fact("the server", "has setting", f"before {text}, after")
+    await bench.embed_all()
+    assert len(bench.seen) == 2
+    for seen in bench.seen:
+        assert secret not in seen
+        assert "[REDACTED]" in seen
+        assert "before" in seen
+    assert secret in bench.one("SELECT content FROM memory_notes"), "what is stored is stored as it was said"
+
+
+@pytest.mark.anyio
+async def test_words_about_secrets_are_no_secrets(bench: Bench) -> None:
+    said = "The secret of good tea is time; she lost her password twice and bought a token for the metro."
+    await bench.notes(said)
+    await bench.embed_all()
+    assert bench.seen == [said]
+    assert bench.rows("SELECT * FROM redaction_counts") == []
+
+
+@pytest.mark.anyio
+async def test_a_tenants_own_patterns_hold_for_its_own_texts_and_authors(bench: Bench) -> None:
+    other = await other_tenant(bench, "beta")
+    bench.superuser.execute(
+        "INSERT INTO embedding_redactions (tenant_id, pattern_id, pattern, created_by, created_at) "
+        "VALUES ('acme', gen_random_uuid(), %s, 'robin', now())",
+        (r"[\w.]+@[\w.]+",),
+    )
+    said: dict[str, Any] = {"author": "alice@example.com", "occurred_at": "2023-05-08T10:00:00Z"}
+    await bench.notes("Write to Bob@Example.com.", **said)
+    await bench.notes("Write to Bob@Example.com.", who=other, **said)
+    await bench.embed_all()
+    assert sorted(bench.seen) == [
+        "[REDACTED] (8 May 2023): Write to [REDACTED]",
+        "alice@example.com (8 May 2023): Write to Bob@Example.com.",
+    ]
+
+
+@pytest.fixture
+def bound_admin(tenancy: Tenancy, keys: dict[str, str], as_key: Callable[..., httpx.Client]) -> httpx.Client:
+    limits = RateLimits(read=0, write=0, admin=0)
+    return as_key(tenancy.key("acme", kind="admin", project_id="default", rate_limits=limits))
+
+
+def test_patterns_are_added_listed_and_removed(admin: httpx.Client, database: TestDatabase) -> None:
+    made = admin.post(PATH, json={"pattern": r"\d{3}-\d{2}-\d{4}"})
+    assert made.status_code == 201, made.text
+    assert made.json()["created"] is True
+    again = admin.post(PATH, json={"pattern": r"\d{3}-\d{2}-\d{4}"})
+    assert again.status_code == 200
+    assert again.json() == {**made.json(), "created": False}
+    listed = admin.get(PATH).json()
+    assert listed["redactions"] == [made.json()["redaction"]]
+    assert listed["built_in"] == list(BUILT_IN)
+    assert listed["next_cursor"] is None
+    path = f"{PATH}/{made.json()['redaction']['redaction_id']}"
+    assert admin.delete(path).status_code == 204
+    assert error(admin.delete(path)) == (404, "redaction_not_found")
+    assert admin.get(PATH).json()["redactions"] == []
+    with psycopg.connect(database.superuser) as connection:
+        found = connection.execute(
+            "SELECT details ->> 'action' FROM audit_log WHERE details ->> 'action' LIKE 'redaction%' "
+            "ORDER BY created_at"
+        ).fetchall()
+    assert found == [("redaction_create",), ("redaction_delete",)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("(open", "parentheses"),
+        ("[a-", "bracket"),
+        ("x*", "empty"),
+        ("", "pattern"),
+        ("a" * 201, "pattern"),
+        (r"(a+)\1", "back-references"),
+        (r"*", "pattern"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used_is_refused_and_named(
+    admin: httpx.Client,
+    pattern: str,
+    words: str,
+) -> None:
+    answer = admin.post(PATH, json={"pattern": pattern})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["message"].startswith("pattern: ")
+    assert words in answer.json()["error"]["message"]
+
+
+def test_a_tenant_has_no_more_than_fifty(admin: httpx.Client, superuser: psycopg.Connection[Any]) -> None:
+    for number in range(50):
+        assert admin.post(PATH, json={"pattern": f"secret-{number}"}).status_code == 201
+    assert error(admin.post(PATH, json={"pattern": "one more"})) == (409, "redactions_full")
+    assert admin.post(PATH, json={"pattern": "secret-1"}).status_code == 200
+    page = admin.get(PATH, params={"limit": 20}).json()
+    assert len(page["redactions"]) == 20
+    rest = admin.get(PATH, params={"limit": 40, "cursor": page["next_cursor"]}).json()
+    assert len(rest["redactions"]) == 30
+    assert rest["next_cursor"] is None
+    superuser.execute("DELETE FROM embedding_redactions")
+
+
+def test_only_administrators_of_the_tenant_decide(
+    admin: httpx.Client,
+    robin: httpx.Client,
+    rival: httpx.Client,
+    bound_admin: httpx.Client,
+) -> None:
+    made = admin.post(PATH, json={"pattern": "ours"}).json()["redaction"]
+    for client in (robin, rival):
+        assert client.post(PATH, json={"pattern": "theirs"}).status_code == 403
+        assert client.get(PATH).status_code == 403
+        assert client.delete(f"{PATH}/{made['redaction_id']}").status_code == 403
+    assert bound_admin.get(PATH).status_code == 200
+    assert error(bound_admin.post(PATH, json={"pattern": "theirs"})) == (403, "forbidden")
+    assert error(bound_admin.delete(f"{PATH}/{made['redaction_id']}")) == (403, "forbidden")
+    assert msgspec.json.decode(admin.get(PATH).content)["redactions"] == [made]
