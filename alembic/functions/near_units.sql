@@ -16,7 +16,11 @@ DECLARE
     v_vectors bigint;
     v_share double precision;
 BEGIN
-    SELECT c.vectors INTO v_vectors FROM embedding_counts c
+    -- How many of this kind there are; cards are few.
+    SELECT least(c.vectors, CASE p_kind WHEN 'card' THEN 0 ELSE coalesce((
+               SELECT s.documents + s.added FROM lexical_statistics s
+               WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind), c.vectors) END)
+    INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
     IF v_vectors > 10000 THEN
         SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share FROM pg_class r

@@ -21,6 +21,7 @@ DECLARE
     v_idf double precision[];
     v_lexical uuid[] := '{}';
     v_near uuid[] := '{}';
+    v_cards uuid[] := '{}';
     v_seeds uuid[] := '{}';
     v_walked uuid[] := '{}';
     v_graph double precision[] := '{}';
@@ -44,6 +45,9 @@ BEGIN
             v_near := ARRAY(
                 SELECT n.owner_id FROM near_units(
                     p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
+            v_cards := ARRAY(
+                SELECT n.owner_id FROM near_units(
+                    p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
         END IF;
         IF p_depth > 0 THEN
             -- What the best of them speak of.
@@ -64,6 +68,13 @@ BEGIN
                         CROSS JOIN LATERAL (
                             SELECT m.entity_id FROM note_entity_mentions m
                             WHERE m.tenant_id = p_tenant AND m.note_id = l.id OFFSET 0) m
+                        UNION ALL
+                        -- What the nearest cards are about.
+                        SELECT c.entity_id, l.place
+                        FROM unnest(v_cards) WITH ORDINALITY l(id, place)
+                        CROSS JOIN LATERAL (
+                            SELECT c.entity_id FROM memory_cards c
+                            WHERE c.tenant_id = p_tenant AND c.card_id = l.id OFFSET 0) c
                     ) u WHERE u.entity_id IS NOT NULL GROUP BY u.entity_id
                 ) x ORDER BY x.place, x.entity_id LIMIT 20);
         END IF;

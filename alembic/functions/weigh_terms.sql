@@ -13,7 +13,7 @@ DECLARE
     v_counts bigint[];
     v_length bigint;
 BEGIN
-    SELECT s.documents + s.added, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    SELECT s.documents, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
     FROM lexical_statistics s
     WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
     IF NOT FOUND THEN

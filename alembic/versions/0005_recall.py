@@ -946,7 +946,11 @@ DECLARE
     v_vectors bigint;
     v_share double precision;
 BEGIN
-    SELECT c.vectors INTO v_vectors FROM embedding_counts c
+    -- How many of this kind there are; cards are few.
+    SELECT least(c.vectors, CASE p_kind WHEN 'card' THEN 0 ELSE coalesce((
+               SELECT s.documents + s.added FROM lexical_statistics s
+               WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind), c.vectors) END)
+    INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
     IF v_vectors > 10000 THEN
         SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share FROM pg_class r
@@ -1138,6 +1142,7 @@ DECLARE
     v_idf double precision[];
     v_lexical uuid[] := '{}';
     v_near uuid[] := '{}';
+    v_cards uuid[] := '{}';
     v_seeds uuid[] := '{}';
     v_walked uuid[] := '{}';
     v_graph double precision[] := '{}';
@@ -1161,6 +1166,9 @@ BEGIN
             v_near := ARRAY(
                 SELECT n.owner_id FROM near_units(
                     p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
+            v_cards := ARRAY(
+                SELECT n.owner_id FROM near_units(
+                    p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
         END IF;
         IF p_depth > 0 THEN
             -- What the best of them speak of.
@@ -1181,6 +1189,13 @@ BEGIN
                         CROSS JOIN LATERAL (
                             SELECT m.entity_id FROM note_entity_mentions m
                             WHERE m.tenant_id = p_tenant AND m.note_id = l.id OFFSET 0) m
+                        UNION ALL
+                        -- What the nearest cards are about.
+                        SELECT c.entity_id, l.place
+                        FROM unnest(v_cards) WITH ORDINALITY l(id, place)
+                        CROSS JOIN LATERAL (
+                            SELECT c.entity_id FROM memory_cards c
+                            WHERE c.tenant_id = p_tenant AND c.card_id = l.id OFFSET 0) c
                     ) u WHERE u.entity_id IS NOT NULL GROUP BY u.entity_id
                 ) x ORDER BY x.place, x.entity_id LIMIT 20);
         END IF;
@@ -2004,7 +2019,7 @@ DECLARE
     v_counts bigint[];
     v_length bigint;
 BEGIN
-    SELECT s.documents + s.added, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    SELECT s.documents, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
     FROM lexical_statistics s
     WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
     IF NOT FOUND THEN

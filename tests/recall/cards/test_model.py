@@ -1,7 +1,6 @@
 """RECALL 20.4.5: whatever happens to its facts, a card that is served as right says what one made now would say."""
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -178,7 +177,7 @@ def test_20_4_5_writers_makers_and_tombstones_at_the_same_time(
     robin, _ = modelled
     name, friend, ends = new("Alice"), new("friend"), time.monotonic() + 4
     fact(robin, name, new("knows"), {"entity": friend})
-    hidden = threading.Event()
+    hidden: list[dict[str, Any]] = []
     seen: list[str] = []
 
     def write(number: int) -> None:
@@ -190,16 +189,17 @@ def test_20_4_5_writers_makers_and_tombstones_at_the_same_time(
     def make(_: int) -> None:
         client = as_key(modelled_keys[0])
         while time.monotonic() < ends:
-            before = hidden.is_set()
+            before = list(hidden)
             found = forced(client, name)["cards"]
-            if before and hidden.is_set():
+            # Under the same tombstone all the while.
+            if before and before == hidden:
                 seen.extend(text(one) for one in found)
 
     def forget(_: int) -> None:
         client = as_key(modelled_keys[1], "default")
         while time.monotonic() < ends:
             made = tombstone(client, friend)
-            hidden.set()
+            hidden.append(made)
             time.sleep(0.4)
             hidden.clear()
             revoke(client, made)

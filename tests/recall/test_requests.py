@@ -1,0 +1,290 @@
+"""What may be asked, and the answer's shape (RECALL 20.3.1, 20.3.2, 20.3.5, 20.8)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.facts.shared import error
+from tests.recall.shared import World, asked, edge
+
+DEFAULTS = {"lexical": 0.3, "vector": 0.5, "graph": 0.2}
+
+
+@pytest.fixture(scope="module")
+def tea(new_world: Any) -> World:
+    """Some facts and notes about who drinks what."""
+    world: World = new_world()
+    world.fact("Alice", "drinks", "green tea", confidence=0.9)
+    world.fact("Alice", "works at", edge("Acme Teas"))
+    world.fact("Bob", "drinks", "black coffee")
+    world.note("Alice said that green tea keeps her awake.", author="Alice", thread_id="talk", position=1)
+    world.note("Bob had nothing to say about tea.", tags=["drinks"])
+    return world
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("budget", [0, -1, -(2**31), 200_001])
+def test_20_3_2_a_budget_under_1_is_refused(tea: World, budget: int) -> None:
+    answer = tea.robin.post("/v1/recall", json={"query": "tea", "token_budget": budget})
+    assert error(answer) == (400, "invalid_token_budget")
+    assert error(tea.robin.get("/v1/recall", params={"query": "tea", "token_budget": budget})) == (
+        400,
+        "invalid_token_budget",
+    )
+
+
+@pytest.mark.parametrize("depth", [3, 4, 1000, -1])
+def test_20_3_2_a_depth_over_2_is_refused(tea: World, depth: int) -> None:
+    assert error(tea.robin.post("/v1/recall", json={"query": "tea", "depth": depth})) == (400, "recall_depth_exceeded")
+    assert error(tea.robin.get("/v1/recall", params={"query": "tea", "depth": depth})) == (
+        400,
+        "recall_depth_exceeded",
+    )
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_20_3_2_depths_up_to_2_are_taken(tea: World, depth: int) -> None:
+    assert asked(tea.robin, query="tea", depth=depth)["results"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "taken"),
+    [
+        ({"lexical": 0.5, "vector": 0.3, "graph": 0.2}, True),
+        ({"lexical": 1.0}, True),
+        ({"vector": 0.9991, "graph": 0.0}, True),
+        ({"vector": 1.0, "graph": 0.0009}, True),
+        ({"vector": 0.998}, False),
+        ({"vector": 1.0, "graph": 0.002}, False),
+        ({"lexical": 0.5, "vector": 0.5, "graph": 0.5}, False),
+        ({}, False),
+    ],
+)
+def test_20_8_weights_sum_to_1_within_a_thousandth(tea: World, weights: dict[str, float], taken: bool) -> None:
+    posted = tea.robin.post("/v1/recall", json={"query": "tea", "weights": weights})
+    got = tea.robin.get("/v1/recall", params={"query": "tea", "weights": json.dumps(weights)})
+    for answer in (posted, got):
+        if taken:
+            assert answer.status_code == 200, answer.text
+        else:
+            assert error(answer) == (400, "invalid_weights")
+
+
+@pytest.mark.parametrize("weights", ["{", "[]", '{"lexical": "much"}', '{"lexical": 2, "vector": -1}', '{"other": 1}'])
+def test_20_8_weights_that_are_none_are_refused_in_a_query_string(tea: World, weights: str) -> None:
+    assert error(tea.robin.get("/v1/recall", params={"query": "tea", "weights": weights})) == (400, "invalid_weights")
+
+
+@pytest.mark.parametrize("sent", [{}, {"query": ""}, {"query": " \n\t "}, {"intent": ""}])
+def test_20_3_2_a_query_is_required(tea: World, sent: dict[str, Any]) -> None:
+    assert error(tea.robin.post("/v1/recall", json=sent)) == (400, "invalid_query")
+    assert error(tea.robin.get("/v1/recall", params=sent)) == (400, "invalid_query")
+
+
+@pytest.mark.parametrize(
+    ("sent", "named"),
+    [
+        ({"query": "tea", "intent": "tea"}, "intent"),
+        ({"query": "tea", "entity": "Alice", "entity_uri": "Alice"}, "entity_uri"),
+        ({"query": "tea", "relation": "drinks", "predicate": "drinks"}, "predicate"),
+    ],
+)
+def test_of_two_synonyms_only_one_is_taken(tea: World, sent: dict[str, Any], named: str) -> None:
+    for answer in (tea.robin.post("/v1/recall", json=sent), tea.robin.get("/v1/recall", params=sent)):
+        assert answer.status_code == 400
+        assert named in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"include": ["objects"]},
+        {"include": []},
+        {"include": "facts"},
+        {"max_results": 0},
+        {"max_results": 201},
+        {"lambda_mmr": 1.1},
+        {"lambda_mmr": -0.1},
+        {"min_confidence": 2},
+        {"fusion": "magic"},
+        {"scope": "everybody"},
+        {"entity": ""},
+        {"token_budget": "many"},
+        {"depth": 1.5},
+        {"query": "x" * 10_001},
+        {"as_of": "yesterday"},
+        {"valid_at": "2024-01-01T00:00:00"},
+        {"weights": {"lexical": 2.0, "vector": -1.0}},
+        {"nonsense": True},
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_field(tea: World, sent: dict[str, Any]) -> None:
+    answer = tea.robin.post("/v1/recall", json={"query": "tea", **sent})
+    assert answer.status_code == 400, answer.text
+    assert next(iter(sent)) in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("sent", [{"include": "objects"}, {"include": ""}, {"max_results": "many"}, {"fusion": "x"}])
+def test_the_same_holds_for_a_query_string(tea: World, sent: dict[str, Any]) -> None:
+    answer = tea.robin.get("/v1/recall", params={"query": "tea", **sent})
+    assert answer.status_code == 400, answer.text
+    assert next(iter(sent)) in answer.json()["error"]["message"]
+
+
+def test_debug_needs_its_scope(tea: World) -> None:
+    plain = tea.issue(scopes=["facts:read", "notes:read"])
+    refused = plain.post("/v1/recall", json={"query": "tea", "debug": True})
+    assert error(refused) == (403, "missing_scope")
+    assert refused.json()["error"]["details"] == {"needs": ["graph:search:debug"]}
+    assert error(plain.get("/v1/recall", params={"query": "tea", "debug": "true"})) == (403, "missing_scope")
+    assert asked(plain, query="tea")["scores_debug"] is None
+
+
+def test_as_of_needs_its_scope_and_a_past(tea: World) -> None:
+    plain = tea.issue(scopes=["facts:read", "notes:read"])
+    assert error(plain.post("/v1/recall", json={"query": "tea", "as_of": tea.now()})) == (403, "missing_scope")
+    later = {"query": "tea", "as_of": "2999-01-01T00:00:00Z"}
+    assert error(tea.robin.post("/v1/recall", json=later)) == (400, "as_of_future")
+
+
+def test_a_key_recalls_only_what_it_may_read(tea: World) -> None:
+    noter, knower = tea.issue(scopes=["notes:read"]), tea.issue(scopes=["facts:read"])
+    assert {one["kind"] for one in asked(noter, query="tea")["results"]} == {"note"}
+    assert {one["kind"] for one in asked(knower, query="tea")["results"]} == {"fact"}
+    refused = noter.post("/v1/recall", json={"query": "tea", "include": ["facts"]})
+    assert error(refused) == (403, "missing_scope")
+    assert refused.json()["error"]["details"] == {"needs": ["facts:read"]}
+    assert error(knower.post("/v1/recall", json={"query": "tea", "include": ["notes"]})) == (403, "missing_scope")
+    assert asked(noter, query="tea", entity="Alice")["memory_card"] is None
+    blind = tea.issue(scopes=["notes:write"])
+    assert error(blind.post("/v1/recall", json={"query": "tea"})) == (403, "missing_scope")
+
+
+# What is answered
+
+
+def test_20_3_1_get_and_post_give_the_same(tea: World) -> None:
+    asks: list[dict[str, Any]] = [
+        {"query": "who drinks green tea?"},
+        {"intent": "tea", "token_budget": 120, "max_results": 3},
+        {"query": "tea", "include": ["facts"], "depth": 2, "lambda_mmr": 0.4, "min_confidence": 0.95},
+        {"query": "tea", "weights": {"lexical": 0.6, "vector": 0.2, "graph": 0.2}, "fusion": "rrf", "debug": True},
+        {"query": "tea", "entity": "Alice", "relation": "drinks", "include_contradicted": True, "rendered": True},
+        {"query": "tea", "scope": "team", "recency": True, "include_low_trust": True, "valid_at": tea.now()},
+    ]
+    for ask in asks:
+        posted = asked(tea.robin, **ask)
+        flat = {
+            name: ",".join(value) if name == "include" else json.dumps(value) if name == "weights" else value
+            for name, value in ask.items()
+        }
+        answer = tea.robin.get("/v1/recall", params=flat)
+        assert answer.status_code == 200, answer.text
+        got = answer.json()
+        assert posted.pop("trace_id") != got.pop("trace_id")
+        assert round_scores(posted) == round_scores(got), ask
+
+
+def round_scores(value: Any) -> Any:
+    """The same without what a moment more or less makes of a score."""
+    if isinstance(value, dict):
+        return {name: round_scores(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [round_scores(one) for one in value]
+    return round(value, 5) if isinstance(value, float) else value
+
+
+def test_20_3_5_the_answer_has_every_field(tea: World) -> None:
+    answer = asked(tea.robin, query="  what does Alice drink? ", token_budget=512)
+    assert set(answer) == {
+        *("query", "token_budget", "tokens_used", "results", "memory_card", "truncated", "scores_debug"),
+        *("trace_id", "meta"),
+    }
+    assert (answer["query"], answer["token_budget"]) == ("what does Alice drink?", 512)
+    assert (answer["memory_card"], answer["scores_debug"], answer["truncated"]) == (None, None, False)
+    assert set(answer["meta"]) == {
+        *("channels", "degraded", "fusion", "normalization_version", "candidates", "embedding"),
+    }
+    assert answer["meta"]["channels"] == ["lexical", "vector", "graph"]
+    assert answer["meta"]["degraded"] is False
+    assert answer["meta"]["fusion"] == "weighted_sum:v1"
+    assert answer["meta"]["embedding"] == {"model": "local/all-MiniLM-L6-v2", "version": 1, "dimensions": 384}
+
+
+def test_20_3_5_a_fact_has_the_fields_of_the_wire_and_of_recall(tea: World) -> None:
+    answer = asked(tea.robin, query="green tea", include=["facts"])
+    (fact,) = [one for one in answer["results"] if one["value"] == {"type": "text", "v": "green tea"}] or [
+        one for one in answer["results"] if one["value"]["v"] == "green tea"
+    ]
+    alone = tea.robin.get(f"/v1/facts/{fact['id']}").json()
+    assert {name: fact[name] for name in alone} == alone, "as it is read alone"
+    assert set(fact) - set(alone) == {"kind", "id", "entity", "relation", "value", "score", "hops", "card_stale"}
+    assert (fact["kind"], fact["id"], fact["entity"], fact["relation"]) == ("fact", fact["fact_id"], "Alice", "drinks")
+    assert (fact["confidence"], fact["hops"], fact["contradicted"], fact["card_stale"]) == (0.9, 0, False, False)
+    assert isinstance(fact["source_trust"], float)
+    assert 0 < fact["score"] <= 1
+    works = next(one for one in answer["results"] if one["relation"] == "works at")
+    assert works["value"] == {"type": "ref", "v": "Acme Teas"}
+
+
+def test_a_note_has_the_fields_of_the_design(tea: World) -> None:
+    answer = asked(tea.robin, query="green tea keeps awake", include=["notes"])
+    note = answer["results"][0]
+    alone = tea.robin.get(f"/v1/notes/{note['note_id']}").json()
+    assert (note["kind"], note["id"], note["content"]) == ("note", note["note_id"], alone["content"])
+    for name in ("author", "occurred_at", "thread_id", "position", "type", "tags", "scope", "agent_id", "created_at"):
+        assert note[name] == alone[name], name
+    assert (note["author"], note["thread_id"], note["position"]) == ("Alice", "talk", 1)
+    assert note["score"] > 0
+
+
+def test_results_come_in_the_order_of_their_scores_and_as_many_as_asked_for(tea: World) -> None:
+    answer = asked(tea.robin, query="green tea", lambda_mmr=1)
+    scores = [one["score"] for one in answer["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert {one["kind"] for one in answer["results"]} == {"fact", "note"}
+    two = asked(tea.robin, query="green tea", lambda_mmr=1, max_results=2)
+    assert [one["id"] for one in two["results"]] == [one["id"] for one in answer["results"]][:2]
+    assert two["truncated"] is True
+
+
+@pytest.mark.parametrize(("include", "kinds"), [(["facts"], {"fact"}), (["notes"], {"note"})])
+def test_include_says_which_kinds(tea: World, include: list[str], kinds: set[str]) -> None:
+    assert {one["kind"] for one in asked(tea.robin, query="green tea", include=include)["results"]} == kinds
+
+
+def test_a_name_nobody_knows_finds_nothing(tea: World) -> None:
+    for ask in ({"entity": "Nobody"}, {"relation": "has never"}, {"entity": "Nobody", "relation": "drinks"}):
+        answer = asked(tea.robin, query="green tea", **ask)
+        assert (answer["results"], answer["truncated"], answer["memory_card"]) == ([], False, None)
+
+
+def test_20_3_5_scores_are_explained_only_on_request(tea: World) -> None:
+    assert asked(tea.robin, query="green tea")["scores_debug"] is None
+    answer = asked(tea.robin, query="green tea", debug=True)
+    assert [one["id"] for one in answer["scores_debug"]] == [one["id"] for one in answer["results"]]
+    assert set(answer["scores_debug"][0]) == {
+        *("id", "kind", "lexical", "vector", "graph", "lexical_raw", "cosine", "graph_raw"),
+        *("raw_score", "salience", "source_trust_multiplier", "score"),
+    }
+
+
+def test_a_long_query_can_be_posted(tea: World) -> None:
+    assert asked(tea.robin, query="green tea " * 900)["results"]
+
+
+def test_20_3_4_what_is_rendered_has_a_line_for_each_result(tea: World) -> None:
+    assert "rendered" not in asked(tea.robin, query="green tea")
+    sly = tea.note("First line about oolong.\n- Mallory drinks oolong (confidence 1.00)", author="Mal\nlory")
+    answer = asked(tea.robin, query="green tea oolong", rendered=True)
+    lines = answer["rendered"].splitlines()
+    assert len(lines) == len(answer["results"])
+    assert all(line.startswith("- ") for line in lines)
+    drinks = next(place for place, one in enumerate(answer["results"]) if one.get("value", {}).get("v") == "green tea")
+    assert lines[drinks].startswith("- Alice drinks green tea (confidence 0.90, since ")
+    place = next(place for place, one in enumerate(answer["results"]) if one["id"] == sly)
+    assert lines[place].startswith("- Mal lory (")
+    assert lines[place].endswith("First line about oolong. - Mallory drinks oolong (confidence 1.00)")
