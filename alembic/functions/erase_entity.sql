@@ -142,7 +142,7 @@ BEGIN
     DELETE FROM recall_traces r
     WHERE r.tenant_id = v_tenant AND r.project_id = v_project
       AND (names_any(r.results::text, v_ids) OR names_any(r.request::text, v_ids)
-           OR (v_tombstone.named AND says(r.request, v_pattern)));
+           OR (v_tombstone.named AND says(r.request, v_pattern)) OR says(r.request, v_values));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
     -- Terms that were counted are counted anew, without it.

@@ -1,13 +1,17 @@
--- The units whose vectors are nearest to a query's, by cosine: exactly where a project has few vectors or a small share of
--- its index, where a filtered index would lose half of them; by the index otherwise, until enough are found.
--- Runs with the rights of its caller: the policy is asked of every vector.
+-- The units whose vectors are nearest to a query's, by cosine, of those that hold at the two times and are sure and trusted
+-- enough: exactly where a project has few vectors of the kind or a small share of its index, where a filtered index would
+-- lose half of them; by the index otherwise, until enough are found. What is passed over does not count: history does not
+-- crowd out the present. Runs with the rights of its caller: the policy is asked of every vector.
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
-    p_scope text)
+    p_scope text, p_valid timestamptz DEFAULT NULL, p_known timestamptz DEFAULT NULL,
+    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
 RETURNS TABLE (owner_id uuid, cosine double precision)
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_custom_plan
 SET enable_seqscan = off
+-- Named here so that what the function does to it ends with it.
+SET enable_sort = on
 SET jit = off
 AS $$
 #variable_conflict use_column
@@ -15,11 +19,16 @@ DECLARE
     v_query vector := p_vector::vector;
     v_vectors bigint;
     v_share double precision;
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_holds text := '';
+    v_enough text := '';
+    v_mine text := 'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND e.owner_kind = $4 '
+        'AND ($5::text IS NULL OR e.scope = $5) AND e.model_id = ';
+    v_found int;
 BEGIN
     -- How many of this kind there are; cards are few.
-    SELECT least(c.vectors, CASE p_kind WHEN 'card' THEN 0 ELSE coalesce((
-               SELECT s.documents + s.added FROM lexical_statistics s
-               WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind), c.vectors) END)
+    SELECT CASE WHEN p_kind = 'card' THEN 0 WHEN c.notes + c.facts = 0 THEN c.vectors
+                WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
     INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
     IF v_vectors > 10000 THEN
@@ -27,27 +36,45 @@ BEGIN
         WHERE r.oid = (SELECT e.tableoid FROM embeddings e
                        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
     END IF;
+    -- One unit after the other, in the order of distance, until enough hold.
+    IF p_kind = 'fact' THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $2, $8) AS sure,'
+            '           f.source_trust FROM graph_facts f'
+            '    WHERE f.tenant_id = $2 AND f.fact_id = e.owner_id'
+            '      AND ($9::uuid[] IS NULL OR f.predicate_id = ANY ($9))'
+            '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
+            '                      $2, $7, $8) OFFSET 0) h';
+        v_enough := ' AND h.sure >= $10 AND h.sure > 0 AND h.sure * h.source_trust >= $11';
+    ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $8'
+            '    OFFSET 0) h';
+    END IF;
     IF v_share >= 0.05 THEN
         -- Here, and not with the function: a session that has met no vector yet does not know these settings.
         PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '200', true),
                 set_config('hnsw.max_scan_tuples', '40000', true);
+        PERFORM set_config('enable_sort', 'off', true);
         RETURN QUERY EXECUTE format(
             'WITH near AS MATERIALIZED ('
-            '    SELECT e.owner_id, e.vector::vector(%1$s) <#> $1::vector(%1$s) AS distance FROM embeddings e'
-            '    WHERE e.tenant_id = $2 AND e.project_id = $3 AND e.model_id = %2$s AND e.view = ''self'''
-            '      AND e.owner_kind = $4 AND ($5 IS NULL OR e.scope = $5)'
-            '    ORDER BY e.vector::vector(%1$s) <#> $1::vector(%1$s) LIMIT $6)'
+            '    SELECT e.owner_id, e.vector::vector(%1$s) <#> $1::vector(%1$s) AS distance FROM embeddings e %2$s'
+            '    WHERE %3$s%4$s%5$s ORDER BY e.vector::vector(%1$s) <#> $1::vector(%1$s) LIMIT $6)'
             'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
-            p_dimensions, p_model)
-        USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit;
-    ELSE
-        RETURN QUERY
-        WITH mine AS MATERIALIZED (
-            SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
-            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.model_id = p_model AND e.view = 'self'
-              AND e.owner_kind = p_kind AND (p_scope IS NULL OR e.scope = p_scope)
-        )
-        SELECT m.owner_id, -m.distance FROM mine m ORDER BY m.distance, m.owner_id LIMIT p_limit;
+            p_dimensions, v_holds, v_mine, p_model, v_enough)
+        USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence,
+              p_trust;
+        GET DIAGNOSTICS v_found = ROW_COUNT;
+        IF v_found > 0 THEN
+            RETURN;
+        END IF;
+        -- Nothing of what the caller may read was met: then it is little, and is looked through.
     END IF;
+    PERFORM set_config('enable_sort', 'on', true);
+    RETURN QUERY EXECUTE format(
+        'SELECT e.owner_id, -e.distance FROM ('
+        '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s%3$s'
+        '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%4$s LIMIT $6', v_holds, v_mine, p_model, v_enough)
+    USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
 END
 $$;

@@ -19,8 +19,10 @@ DECLARE
     v_scopes text[] := CASE WHEN p_scope IS NOT NULL THEN ARRAY[p_scope] END;
     v_terms record;
     v_idf double precision[];
+    v_looked bigint[];
     v_lexical uuid[] := '{}';
     v_near uuid[] := '{}';
+    v_related uuid[] := '{}';
     v_cards uuid[] := '{}';
     v_seeds uuid[] := '{}';
     v_walked uuid[] := '{}';
@@ -29,28 +31,51 @@ DECLARE
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
     SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'fact', p_query, 64) w;
+    -- What stands nowhere any more may have stood somewhere then.
+    v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
+        SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
+        ORDER BY d.place) END;
     v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
     IF p_entity IS NOT NULL THEN
         v_lexical := ARRAY(
             SELECT f.fact_id FROM graph_facts f
             WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
               AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
+              AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+              AND (p_scope IS NULL OR f.scope = p_scope)
+              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                              p_tenant, v_valid, p_known)
             ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
     ELSE
         v_lexical := ARRAY(
             SELECT m.fact_id FROM match_facts(
-                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_looked, 2000), v_terms.average, 4000,
                 p_limit, v_valid, p_known, p_scope) m);
+        IF p_relations IS NOT NULL THEN
+            -- The best of all relations need not have one of these among them.
+            v_related := ARRAY(
+                SELECT f.fact_id FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.predicate_id = ANY (p_relations)
+                  AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+                  AND (p_scope IS NULL OR f.scope = p_scope)
+                  AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                                  p_tenant, v_valid, p_known)
+                ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+        END IF;
         IF v_query IS NOT NULL THEN
             v_near := ARRAY(
                 SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
-            v_cards := ARRAY(
-                SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
+                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope, p_valid, p_known,
+                    p_relations, p_confidence, p_trust) n);
+            -- Cards tell of the present alone.
+            IF p_known IS NULL AND p_valid IS NULL THEN
+                v_cards := ARRAY(
+                    SELECT n.owner_id FROM near_units(
+                        p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
+            END IF;
         END IF;
         IF p_depth > 0 THEN
-            -- What the best of them speak of.
+            -- What the best of them speak of, as far as they hold themselves.
             v_seeds := ARRAY(
                 SELECT x.entity_id FROM (
                     SELECT u.entity_id, min(u.place) AS place FROM (
@@ -59,9 +84,16 @@ BEGIN
                               UNION ALL
                               SELECT l.id, l.place FROM unnest(v_near[1:10]) WITH ORDINALITY l(id, place)) h
                         CROSS JOIN LATERAL (
-                            SELECT f.subject_entity_id, f.object_entity_id FROM graph_facts f
-                            WHERE f.tenant_id = p_tenant AND f.fact_id = h.id OFFSET 0) f
+                            SELECT f.subject_entity_id, f.object_entity_id, f.source_trust,
+                                   fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant,
+                                                   p_known) AS sure
+                            FROM graph_facts f
+                            WHERE f.tenant_id = p_tenant AND f.fact_id = h.id
+                              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
+                                              f.retracted_at, p_tenant, v_valid, p_known)
+                            OFFSET 0) f
                         CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) e(entity_id)
+                        WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
                         UNION ALL
                         SELECT m.entity_id, l.place
                         FROM unnest(p_notes) WITH ORDINALITY l(id, place)
@@ -83,34 +115,56 @@ BEGIN
                    array_agg(g.hops ORDER BY g.fact_id)
             INTO v_walked, v_graph, v_hops
             FROM (
-                SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
-                FROM (
-                    SELECT w.entity_id, w.hops,
-                           (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
-                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, 0, v_valid,
+                WITH walk AS MATERIALIZED (
+                    -- Over edges that are trusted enough, and on from what was reached over such.
+                    SELECT w.scope, w.entity_id, w.hops, w.confidence, w.out_degree, x.origin_id
+                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, p_trust, v_valid,
                                       p_known, ARRAY[20, 10], 100, 1000) w
-                    UNION ALL
-                    -- Where the walk starts: no edge was taken yet.
-                    SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
-                    FROM unnest(v_seeds) s(id)
                     CROSS JOIN LATERAL (
-                        SELECT count(*) AS degree FROM (
-                            SELECT FROM entity_edges x
-                            WHERE x.tenant_id = p_tenant AND x.project_id = p_project
-                              AND x.subject_entity_id = s.id AND x.retracted_at IS NULL LIMIT 1000) o) d
-                    ORDER BY 3 DESC, 1 LIMIT 40
-                ) r
-                CROSS JOIN LATERAL (
-                    SELECT f.fact_id FROM graph_facts f
-                    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = r.entity_id
-                      AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
-                      AND (p_scope IS NULL OR f.scope = p_scope)
-                      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
-                                      f.retracted_at, p_tenant, v_valid, p_known)
-                    ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
-                ) f
-                ORDER BY f.fact_id, r.score DESC, r.hops
-                LIMIT 400
+                        SELECT CASE WHEN x.subject_entity_id = w.entity_id THEN x.object_entity_id
+                               ELSE x.subject_entity_id END AS origin_id
+                        FROM entity_edges x
+                        WHERE x.tenant_id = p_tenant AND x.edge_id = w.edge_id
+                          AND w.confidence * x.source_trust >= p_trust
+                        OFFSET 0) x
+                )
+                SELECT u.* FROM (
+                    SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
+                    FROM (
+                        SELECT w.entity_id, w.hops,
+                               (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
+                        FROM walk w
+                        WHERE w.hops = 1 OR EXISTS (
+                            SELECT FROM walk v
+                            WHERE v.scope = w.scope AND v.entity_id = w.origin_id AND v.hops = w.hops - 1)
+                        UNION ALL
+                        -- Where the walk starts: no edge was taken yet.
+                        SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
+                        FROM unnest(v_seeds) s(id)
+                        CROSS JOIN LATERAL (
+                            SELECT count(*) AS degree FROM (
+                                SELECT FROM entity_edges x
+                                WHERE x.tenant_id = p_tenant AND x.project_id = p_project
+                                  AND x.subject_entity_id = s.id AND (p_scope IS NULL OR x.scope = p_scope)
+                                  AND x.created_at <= coalesce(p_known, 'infinity')
+                                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                                  AND x.valid_from <= v_valid AND (x.valid_until > v_valid OR x.closed_at > p_known)
+                                LIMIT 1000) o) d
+                        ORDER BY 3 DESC, 1 LIMIT 40
+                    ) r
+                    CROSS JOIN LATERAL (
+                        SELECT f.fact_id FROM graph_facts f
+                        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = r.entity_id
+                          AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+                          AND (p_scope IS NULL OR f.scope = p_scope)
+                          AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
+                          AND f.confidence * f.source_trust >= CASE WHEN p_known IS NULL THEN p_trust ELSE 0 END
+                          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
+                                          f.retracted_at, p_tenant, v_valid, p_known)
+                        ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
+                    ) f
+                    ORDER BY f.fact_id, r.score DESC, r.hops
+                ) u ORDER BY u.score DESC, u.fact_id LIMIT 400
             ) g;
         END IF;
     END IF;
@@ -119,7 +173,7 @@ BEGIN
         SELECT c.id, max(c.graph) AS graph, min(c.hops) AS hops FROM (
             SELECT h.id, NULL::double precision AS graph, 0 AS hops FROM unnest(v_lexical) h(id)
             UNION ALL
-            SELECT h.id, NULL, 0 FROM unnest(v_near) h(id)
+            SELECT h.id, NULL, 0 FROM unnest(v_near || v_related) h(id)
             UNION ALL
             SELECT w.id, w.graph, w.hops FROM unnest(v_walked, v_graph, v_hops) w(id, graph, hops)
         ) c GROUP BY c.id
@@ -174,13 +228,13 @@ BEGIN
                   ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
         ) k
         LEFT JOIN LATERAL (
-            SELECT o.created_at,
+            SELECT o.created_at, o.source_trust,
                    fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known) AS sure
             FROM graph_facts o
             WHERE o.tenant_id = p_tenant AND o.fact_id = k.other
               AND fact_stands(o.fact_id, o.valid_from, o.valid_until, o.created_at, o.closed_at, o.retracted_at,
                               p_tenant, v_valid, p_known)
-            OFFSET 0) o ON true
+            OFFSET 0) o ON o.sure >= p_confidence AND o.sure * o.source_trust >= p_trust
     ) k);
 END
 $$;

@@ -16,21 +16,34 @@ DECLARE
     v_query vector := p_vector::vector;
     v_terms record;
     v_idf double precision[];
+    v_looked bigint[];
     v_hits uuid[] := coalesce(p_wanted, '{}');
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
     SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'note', p_query, 64) w;
+    -- What stands nowhere any more may have stood somewhere then.
+    v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
+        SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
+        ORDER BY d.place) END;
     IF p_limit > 0 THEN
+        IF p_known IS NOT NULL THEN
+            -- What was changed or deleted since is found by what it said then, and no index has that.
+            v_hits := v_hits || ARRAY(
+                SELECT n.note_id FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
+                  AND n.updated_at > p_known AND n.version > 1
+                ORDER BY n.updated_at DESC, n.note_id LIMIT 500);
+        END IF;
         v_idf := ARRAY(
             SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
         v_hits := v_hits || ARRAY(
             SELECT m.note_id FROM match_notes(
-                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_looked, 2000), v_terms.average, 4000,
                 p_limit, p_known, p_scope) m);
         IF v_query IS NOT NULL THEN
             v_hits := v_hits || ARRAY(
                 SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
+                    p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_limit, p_scope, NULL, p_known) n);
         END IF;
     END IF;
     RETURN (
@@ -47,18 +60,18 @@ BEGIN
                 SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
                     SELECT x.note_id FROM memory_notes x
                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
-                      AND x.position < n.position AND x.suppression = 0
+                      AND (x.position, x.note_id) < (n.position, n.note_id) AND x.suppression = 0
                       AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
-                    ORDER BY x.position DESC LIMIT p_reach) END AS ids) b
+                    ORDER BY x.position DESC, x.note_id DESC LIMIT p_reach) END AS ids) b
             CROSS JOIN LATERAL (
                 SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
                     SELECT x.note_id FROM memory_notes x
                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
-                      AND x.position > n.position AND x.suppression = 0
+                      AND (x.position, x.note_id) > (n.position, n.note_id) AND x.suppression = 0
                       AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
-                    ORDER BY x.position LIMIT p_reach) END AS ids) a
+                    ORDER BY x.position, x.note_id LIMIT p_reach) END AS ids) a
         ), unit AS MATERIALIZED (
             SELECT h.note_id AS id FROM hit h
             UNION
@@ -72,14 +85,23 @@ BEGIN
             'units', (
                 SELECT coalesce(json_agg(json_build_array(
                     n.note_id, n.terms_length, CASE WHEN n.position IS NOT NULL THEN n.telling END,
-                    ts_filter(setweight(n.terms, 'A', v_terms.terms), '{a}')::text, e.cosine) ORDER BY n.note_id), '[]')
+                    ts_filter(setweight(n.said, 'A', v_terms.terms), '{a}')::text, e.cosine)
+                    ORDER BY n.note_id), '[]')
                 FROM unit u
                 CROSS JOIN LATERAL (
-                    SELECT n.* FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = u.id OFFSET 0) n
+                    SELECT n.note_id, n.terms_length, n.position, n.telling, n.updated_at > p_known AS changed,
+                           CASE WHEN n.updated_at > p_known AND n.version > 1 THEN note_terms(
+                               p_tenant, p_project, n.author, n.occurred_at, n.tags, coalesce((
+                                   SELECT h.old_content FROM memory_history h
+                                   WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id AND h.created_at > p_known
+                                     AND h.old_content IS NOT NULL
+                                   ORDER BY h.created_at, h.history_id LIMIT 1), n.content))
+                           ELSE n.terms END AS said
+                    FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = u.id OFFSET 0) n
                 LEFT JOIN LATERAL (
                     SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
                     WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                       AND e.owner_kind = 'note' AND e.owner_id = u.id
-                    OFFSET 0) e ON v_query IS NOT NULL)));
+                    OFFSET 0) e ON v_query IS NOT NULL AND n.changed IS NOT TRUE)));
 END
 $$;

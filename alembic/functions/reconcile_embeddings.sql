@@ -16,8 +16,9 @@ DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
     -- Held from here on: who stores or removes vectors meanwhile adds their part when this is done.
-    INSERT INTO embedding_counts AS c (tenant_id, project_id, model_id, view, vectors, counted_at)
-    SELECT v_tenant, v_project, m.model_id, 'self', 0, v_now FROM embedding_models m ORDER BY m.model_id
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    SELECT v_tenant, v_project, m.model_id, 'self', 0, 0, 0, v_now FROM embedding_models m ORDER BY m.model_id
     ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
 
     DELETE FROM embedding_queue q
@@ -86,10 +87,13 @@ BEGIN
     DELETE FROM embedding_counts c
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project
       AND NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = c.model_id);
-    UPDATE embedding_counts c SET vectors = coalesce(n.vectors, 0)
+    UPDATE embedding_counts c
+    SET vectors = coalesce(n.vectors, 0), notes = coalesce(n.notes, 0), facts = coalesce(n.facts, 0)
     FROM embedding_models m
     LEFT JOIN (
-        SELECT e.model_id, count(*) AS vectors FROM embeddings e
+        SELECT e.model_id, count(*) AS vectors, count(*) FILTER (WHERE e.owner_kind = 'note') AS notes,
+               count(*) FILTER (WHERE e.owner_kind = 'fact') AS facts
+        FROM embeddings e
         WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.view = 'self' GROUP BY e.model_id
     ) n ON n.model_id = m.model_id
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = m.model_id AND c.view = 'self';

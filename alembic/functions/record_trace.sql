@@ -1,5 +1,5 @@
--- Keeps what was asked, as whom and when, and what was returned. Of the owner, so that nobody writes another's trace;
--- who asked follows from the settings alone. Not worth waiting for the disk: what a crash loses is a line about a read.
+-- Keeps what was asked, as whom and when, and what was returned. Sets the scope as every hot call does. Of the owner,
+-- since a trace is written once and never changed. Not worth waiting for the disk: what a crash loses is a line about a read.
 CREATE OR REPLACE FUNCTION record_trace(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text, p_trace uuid, p_key text,
     p_request jsonb, p_context jsonb, p_results jsonb, p_valid timestamptz, p_known timestamptz)
@@ -11,6 +11,7 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
+    PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
     INSERT INTO recall_traces (
         tenant_id, trace_id, project_id, agent_id, key_id, request, context, results, valid_at, as_of, created_at)
     VALUES (p_tenant, p_trace, p_project, p_agent, p_key, p_request,

@@ -100,10 +100,11 @@ BEGIN
     UPDATE graph_fact_mentions x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
       AND x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression <> f.suppression;
-    UPDATE embeddings x SET suppression = f.suppression FROM graph_facts f
-    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND x.tenant_id = p_tenant
+    -- What is hidden has no vector: to mark it would cost the index as much as to make it anew.
+    DELETE FROM embeddings x USING graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'fact'
-      AND x.owner_id = f.fact_id AND x.suppression <> f.suppression;
+      AND x.owner_id = f.fact_id;
     PERFORM queue_units(p_tenant, p_project, 'fact', v_restored);
     -- What links two rows is as hidden as the more hidden of them.
     UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)

@@ -64,10 +64,11 @@ BEGIN
     UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
       AND x.tenant_id = p_tenant AND x.note_id = n.note_id AND x.suppression <> n.suppression;
-    UPDATE embeddings x SET suppression = n.suppression FROM memory_notes n
-    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND x.tenant_id = p_tenant
+    -- What is hidden has no vector: to mark it would cost the index as much as to make it anew.
+    DELETE FROM embeddings x USING memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'note'
-      AND x.owner_id = n.note_id AND x.suppression <> n.suppression;
+      AND x.owner_id = n.note_id;
     UPDATE note_entity_mentions x
     SET suppression = stricter_level(n.suppression, hidden_level(e.erased_scopes, e.held_scopes, n.scope))
     FROM memory_notes n, graph_entities e

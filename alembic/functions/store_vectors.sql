@@ -21,6 +21,8 @@ DECLARE
     v_known uuid[];
     v_added bigint;
     v_removed bigint;
+    v_notes bigint;
+    v_facts bigint;
 BEGIN
     v_ids := ARRAY(SELECT u.id FROM json_to_recordset(p_units) AS u(id uuid, place int) WHERE u.place IS NOT NULL);
     PERFORM FROM embedding_models m WHERE m.model_id = p_model AND m.created_at = p_made FOR KEY SHARE;
@@ -33,8 +35,9 @@ BEGIN
 
     -- First of all the place that reconciliation holds too: one of the two works at a time, and neither waits for the
     -- other with something in hand.
-    INSERT INTO embedding_counts AS c (tenant_id, project_id, model_id, view, vectors, counted_at)
-    VALUES (v_tenant, v_project, p_model, 'self', 0, v_now)
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    VALUES (v_tenant, v_project, p_model, 'self', 0, 0, 0, v_now)
     ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
 
     -- Whoever hides or erases a unit waits until its vector is there to be hidden or erased too. Nobody is waited for
@@ -95,22 +98,27 @@ BEGIN
         ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
         RETURNING s.kind
     )
-    SELECT count(*) FILTER (WHERE t.is_new) INTO v_added FROM stored t;
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
+    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
 
     WITH gone AS (
         DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)
         WHERE u.gone AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
           AND e.owner_kind = u.kind AND e.owner_id = u.id
-        RETURNING e.owner_id
+        RETURNING e.owner_kind
     )
-    SELECT count(*) INTO v_removed FROM gone;
+    SELECT count(*), v_notes - count(*) FILTER (WHERE g.owner_kind = 'note'),
+           v_facts - count(*) FILTER (WHERE g.owner_kind = 'fact')
+    INTO v_removed, v_notes, v_facts FROM gone g;
     DELETE FROM embedding_queue q
     USING json_to_recordset(p_units) AS u(kind text, id uuid, queued_at timestamptz)
     WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
       AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at AND u.id <> ALL (skipped);
-    UPDATE embedding_counts c SET vectors = greatest(0, c.vectors + v_added - v_removed)
+    UPDATE embedding_counts c
+    SET vectors = greatest(0, c.vectors + v_added - v_removed), notes = greatest(0, c.notes + v_notes),
+        facts = greatest(0, c.facts + v_facts)
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = p_model AND c.view = 'self'
-      AND v_added <> v_removed;
+      AND (v_added > 0 OR v_removed > 0);
     subjects := ARRAY(
         SELECT DISTINCT f.subject_entity_id
         FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, gone boolean)

@@ -31,7 +31,7 @@ BEGIN
     average := greatest(coalesce(average, 1), 1);
     terms := ARRAY(
         SELECT t.lexeme FROM unnest(to_tsvector(project_language(p_tenant, p_project), p_query)) t
-        ORDER BY t.lexeme LIMIT p_terms);
+        ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
     v_rare := ARRAY(
         SELECT t.term FROM unnest(terms) t(term)
         WHERE NOT EXISTS (

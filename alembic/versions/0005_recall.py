@@ -166,10 +166,14 @@ CREATE TABLE embedding_counts (
     model_id SMALLINT NOT NULL,
     view TEXT NOT NULL,
     vectors BIGINT NOT NULL,
+    notes BIGINT DEFAULT 0 NOT NULL,
+    facts BIGINT DEFAULT 0 NOT NULL,
     counted_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT embedding_counts_pkey PRIMARY KEY (tenant_id, project_id, model_id, view),
     CONSTRAINT embedding_counts_view_check CHECK (view IN ('self', 'context'))
 );
+COMMENT ON COLUMN embedding_counts.notes IS 'those of them that are of notes';
+COMMENT ON COLUMN embedding_counts.facts IS 'and of facts';
 CREATE TABLE embedding_redactions (
     tenant_id TEXT NOT NULL,
     pattern_id UUID NOT NULL,
@@ -933,11 +937,14 @@ $$;
     """
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
-    p_scope text)
+    p_scope text, p_valid timestamptz DEFAULT NULL, p_known timestamptz DEFAULT NULL,
+    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
 RETURNS TABLE (owner_id uuid, cosine double precision)
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_custom_plan
 SET enable_seqscan = off
+-- Named here so that what the function does to it ends with it.
+SET enable_sort = on
 SET jit = off
 AS $$
 #variable_conflict use_column
@@ -945,11 +952,16 @@ DECLARE
     v_query vector := p_vector::vector;
     v_vectors bigint;
     v_share double precision;
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_holds text := '';
+    v_enough text := '';
+    v_mine text := 'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND e.owner_kind = $4 '
+        'AND ($5::text IS NULL OR e.scope = $5) AND e.model_id = ';
+    v_found int;
 BEGIN
     -- How many of this kind there are; cards are few.
-    SELECT least(c.vectors, CASE p_kind WHEN 'card' THEN 0 ELSE coalesce((
-               SELECT s.documents + s.added FROM lexical_statistics s
-               WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind), c.vectors) END)
+    SELECT CASE WHEN p_kind = 'card' THEN 0 WHEN c.notes + c.facts = 0 THEN c.vectors
+                WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
     INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
     IF v_vectors > 10000 THEN
@@ -957,28 +969,46 @@ BEGIN
         WHERE r.oid = (SELECT e.tableoid FROM embeddings e
                        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
     END IF;
+    -- One unit after the other, in the order of distance, until enough hold.
+    IF p_kind = 'fact' THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $2, $8) AS sure,'
+            '           f.source_trust FROM graph_facts f'
+            '    WHERE f.tenant_id = $2 AND f.fact_id = e.owner_id'
+            '      AND ($9::uuid[] IS NULL OR f.predicate_id = ANY ($9))'
+            '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
+            '                      $2, $7, $8) OFFSET 0) h';
+        v_enough := ' AND h.sure >= $10 AND h.sure > 0 AND h.sure * h.source_trust >= $11';
+    ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $8'
+            '    OFFSET 0) h';
+    END IF;
     IF v_share >= 0.05 THEN
         -- Here, and not with the function: a session that has met no vector yet does not know these settings.
         PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '200', true),
                 set_config('hnsw.max_scan_tuples', '40000', true);
+        PERFORM set_config('enable_sort', 'off', true);
         RETURN QUERY EXECUTE format(
             'WITH near AS MATERIALIZED ('
-            '    SELECT e.owner_id, e.vector::vector(%1$s) <#> $1::vector(%1$s) AS distance FROM embeddings e'
-            '    WHERE e.tenant_id = $2 AND e.project_id = $3 AND e.model_id = %2$s AND e.view = ''self'''
-            '      AND e.owner_kind = $4 AND ($5 IS NULL OR e.scope = $5)'
-            '    ORDER BY e.vector::vector(%1$s) <#> $1::vector(%1$s) LIMIT $6)'
+            '    SELECT e.owner_id, e.vector::vector(%1$s) <#> $1::vector(%1$s) AS distance FROM embeddings e %2$s'
+            '    WHERE %3$s%4$s%5$s ORDER BY e.vector::vector(%1$s) <#> $1::vector(%1$s) LIMIT $6)'
             'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
-            p_dimensions, p_model)
-        USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit;
-    ELSE
-        RETURN QUERY
-        WITH mine AS MATERIALIZED (
-            SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
-            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.model_id = p_model AND e.view = 'self'
-              AND e.owner_kind = p_kind AND (p_scope IS NULL OR e.scope = p_scope)
-        )
-        SELECT m.owner_id, -m.distance FROM mine m ORDER BY m.distance, m.owner_id LIMIT p_limit;
+            p_dimensions, v_holds, v_mine, p_model, v_enough)
+        USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence,
+              p_trust;
+        GET DIAGNOSTICS v_found = ROW_COUNT;
+        IF v_found > 0 THEN
+            RETURN;
+        END IF;
+        -- Nothing of what the caller may read was met: then it is little, and is looked through.
     END IF;
+    PERFORM set_config('enable_sort', 'on', true);
+    RETURN QUERY EXECUTE format(
+        'SELECT e.owner_id, -e.distance FROM ('
+        '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s%3$s'
+        '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%4$s LIMIT $6', v_holds, v_mine, p_model, v_enough)
+    USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
 END
 $$;
 """,
@@ -1140,8 +1170,10 @@ DECLARE
     v_scopes text[] := CASE WHEN p_scope IS NOT NULL THEN ARRAY[p_scope] END;
     v_terms record;
     v_idf double precision[];
+    v_looked bigint[];
     v_lexical uuid[] := '{}';
     v_near uuid[] := '{}';
+    v_related uuid[] := '{}';
     v_cards uuid[] := '{}';
     v_seeds uuid[] := '{}';
     v_walked uuid[] := '{}';
@@ -1150,28 +1182,51 @@ DECLARE
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
     SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'fact', p_query, 64) w;
+    -- What stands nowhere any more may have stood somewhere then.
+    v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
+        SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
+        ORDER BY d.place) END;
     v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
     IF p_entity IS NOT NULL THEN
         v_lexical := ARRAY(
             SELECT f.fact_id FROM graph_facts f
             WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
               AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
+              AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+              AND (p_scope IS NULL OR f.scope = p_scope)
+              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                              p_tenant, v_valid, p_known)
             ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
     ELSE
         v_lexical := ARRAY(
             SELECT m.fact_id FROM match_facts(
-                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_looked, 2000), v_terms.average, 4000,
                 p_limit, v_valid, p_known, p_scope) m);
+        IF p_relations IS NOT NULL THEN
+            -- The best of all relations need not have one of these among them.
+            v_related := ARRAY(
+                SELECT f.fact_id FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.predicate_id = ANY (p_relations)
+                  AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+                  AND (p_scope IS NULL OR f.scope = p_scope)
+                  AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                                  p_tenant, v_valid, p_known)
+                ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+        END IF;
         IF v_query IS NOT NULL THEN
             v_near := ARRAY(
                 SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
-            v_cards := ARRAY(
-                SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
+                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope, p_valid, p_known,
+                    p_relations, p_confidence, p_trust) n);
+            -- Cards tell of the present alone.
+            IF p_known IS NULL AND p_valid IS NULL THEN
+                v_cards := ARRAY(
+                    SELECT n.owner_id FROM near_units(
+                        p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
+            END IF;
         END IF;
         IF p_depth > 0 THEN
-            -- What the best of them speak of.
+            -- What the best of them speak of, as far as they hold themselves.
             v_seeds := ARRAY(
                 SELECT x.entity_id FROM (
                     SELECT u.entity_id, min(u.place) AS place FROM (
@@ -1180,9 +1235,16 @@ BEGIN
                               UNION ALL
                               SELECT l.id, l.place FROM unnest(v_near[1:10]) WITH ORDINALITY l(id, place)) h
                         CROSS JOIN LATERAL (
-                            SELECT f.subject_entity_id, f.object_entity_id FROM graph_facts f
-                            WHERE f.tenant_id = p_tenant AND f.fact_id = h.id OFFSET 0) f
+                            SELECT f.subject_entity_id, f.object_entity_id, f.source_trust,
+                                   fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant,
+                                                   p_known) AS sure
+                            FROM graph_facts f
+                            WHERE f.tenant_id = p_tenant AND f.fact_id = h.id
+                              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
+                                              f.retracted_at, p_tenant, v_valid, p_known)
+                            OFFSET 0) f
                         CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) e(entity_id)
+                        WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
                         UNION ALL
                         SELECT m.entity_id, l.place
                         FROM unnest(p_notes) WITH ORDINALITY l(id, place)
@@ -1204,34 +1266,56 @@ BEGIN
                    array_agg(g.hops ORDER BY g.fact_id)
             INTO v_walked, v_graph, v_hops
             FROM (
-                SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
-                FROM (
-                    SELECT w.entity_id, w.hops,
-                           (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
-                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, 0, v_valid,
+                WITH walk AS MATERIALIZED (
+                    -- Over edges that are trusted enough, and on from what was reached over such.
+                    SELECT w.scope, w.entity_id, w.hops, w.confidence, w.out_degree, x.origin_id
+                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, p_trust, v_valid,
                                       p_known, ARRAY[20, 10], 100, 1000) w
-                    UNION ALL
-                    -- Where the walk starts: no edge was taken yet.
-                    SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
-                    FROM unnest(v_seeds) s(id)
                     CROSS JOIN LATERAL (
-                        SELECT count(*) AS degree FROM (
-                            SELECT FROM entity_edges x
-                            WHERE x.tenant_id = p_tenant AND x.project_id = p_project
-                              AND x.subject_entity_id = s.id AND x.retracted_at IS NULL LIMIT 1000) o) d
-                    ORDER BY 3 DESC, 1 LIMIT 40
-                ) r
-                CROSS JOIN LATERAL (
-                    SELECT f.fact_id FROM graph_facts f
-                    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = r.entity_id
-                      AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
-                      AND (p_scope IS NULL OR f.scope = p_scope)
-                      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
-                                      f.retracted_at, p_tenant, v_valid, p_known)
-                    ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
-                ) f
-                ORDER BY f.fact_id, r.score DESC, r.hops
-                LIMIT 400
+                        SELECT CASE WHEN x.subject_entity_id = w.entity_id THEN x.object_entity_id
+                               ELSE x.subject_entity_id END AS origin_id
+                        FROM entity_edges x
+                        WHERE x.tenant_id = p_tenant AND x.edge_id = w.edge_id
+                          AND w.confidence * x.source_trust >= p_trust
+                        OFFSET 0) x
+                )
+                SELECT u.* FROM (
+                    SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
+                    FROM (
+                        SELECT w.entity_id, w.hops,
+                               (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
+                        FROM walk w
+                        WHERE w.hops = 1 OR EXISTS (
+                            SELECT FROM walk v
+                            WHERE v.scope = w.scope AND v.entity_id = w.origin_id AND v.hops = w.hops - 1)
+                        UNION ALL
+                        -- Where the walk starts: no edge was taken yet.
+                        SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
+                        FROM unnest(v_seeds) s(id)
+                        CROSS JOIN LATERAL (
+                            SELECT count(*) AS degree FROM (
+                                SELECT FROM entity_edges x
+                                WHERE x.tenant_id = p_tenant AND x.project_id = p_project
+                                  AND x.subject_entity_id = s.id AND (p_scope IS NULL OR x.scope = p_scope)
+                                  AND x.created_at <= coalesce(p_known, 'infinity')
+                                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                                  AND x.valid_from <= v_valid AND (x.valid_until > v_valid OR x.closed_at > p_known)
+                                LIMIT 1000) o) d
+                        ORDER BY 3 DESC, 1 LIMIT 40
+                    ) r
+                    CROSS JOIN LATERAL (
+                        SELECT f.fact_id FROM graph_facts f
+                        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = r.entity_id
+                          AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
+                          AND (p_scope IS NULL OR f.scope = p_scope)
+                          AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
+                          AND f.confidence * f.source_trust >= CASE WHEN p_known IS NULL THEN p_trust ELSE 0 END
+                          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
+                                          f.retracted_at, p_tenant, v_valid, p_known)
+                        ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
+                    ) f
+                    ORDER BY f.fact_id, r.score DESC, r.hops
+                ) u ORDER BY u.score DESC, u.fact_id LIMIT 400
             ) g;
         END IF;
     END IF;
@@ -1240,7 +1324,7 @@ BEGIN
         SELECT c.id, max(c.graph) AS graph, min(c.hops) AS hops FROM (
             SELECT h.id, NULL::double precision AS graph, 0 AS hops FROM unnest(v_lexical) h(id)
             UNION ALL
-            SELECT h.id, NULL, 0 FROM unnest(v_near) h(id)
+            SELECT h.id, NULL, 0 FROM unnest(v_near || v_related) h(id)
             UNION ALL
             SELECT w.id, w.graph, w.hops FROM unnest(v_walked, v_graph, v_hops) w(id, graph, hops)
         ) c GROUP BY c.id
@@ -1295,13 +1379,13 @@ BEGIN
                   ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
         ) k
         LEFT JOIN LATERAL (
-            SELECT o.created_at,
+            SELECT o.created_at, o.source_trust,
                    fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known) AS sure
             FROM graph_facts o
             WHERE o.tenant_id = p_tenant AND o.fact_id = k.other
               AND fact_stands(o.fact_id, o.valid_from, o.valid_until, o.created_at, o.closed_at, o.retracted_at,
                               p_tenant, v_valid, p_known)
-            OFFSET 0) o ON true
+            OFFSET 0) o ON o.sure >= p_confidence AND o.sure * o.source_trust >= p_trust
     ) k);
 END
 $$;
@@ -1342,21 +1426,34 @@ DECLARE
     v_query vector := p_vector::vector;
     v_terms record;
     v_idf double precision[];
+    v_looked bigint[];
     v_hits uuid[] := coalesce(p_wanted, '{}');
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
     SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'note', p_query, 64) w;
+    -- What stands nowhere any more may have stood somewhere then.
+    v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
+        SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
+        ORDER BY d.place) END;
     IF p_limit > 0 THEN
+        IF p_known IS NOT NULL THEN
+            -- What was changed or deleted since is found by what it said then, and no index has that.
+            v_hits := v_hits || ARRAY(
+                SELECT n.note_id FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
+                  AND n.updated_at > p_known AND n.version > 1
+                ORDER BY n.updated_at DESC, n.note_id LIMIT 500);
+        END IF;
         v_idf := ARRAY(
             SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
         v_hits := v_hits || ARRAY(
             SELECT m.note_id FROM match_notes(
-                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_looked, 2000), v_terms.average, 4000,
                 p_limit, p_known, p_scope) m);
         IF v_query IS NOT NULL THEN
             v_hits := v_hits || ARRAY(
                 SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_limit, p_scope) n);
+                    p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_limit, p_scope, NULL, p_known) n);
         END IF;
     END IF;
     RETURN (
@@ -1373,18 +1470,18 @@ BEGIN
                 SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
                     SELECT x.note_id FROM memory_notes x
                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
-                      AND x.position < n.position AND x.suppression = 0
+                      AND (x.position, x.note_id) < (n.position, n.note_id) AND x.suppression = 0
                       AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
-                    ORDER BY x.position DESC LIMIT p_reach) END AS ids) b
+                    ORDER BY x.position DESC, x.note_id DESC LIMIT p_reach) END AS ids) b
             CROSS JOIN LATERAL (
                 SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
                     SELECT x.note_id FROM memory_notes x
                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
-                      AND x.position > n.position AND x.suppression = 0
+                      AND (x.position, x.note_id) > (n.position, n.note_id) AND x.suppression = 0
                       AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
-                    ORDER BY x.position LIMIT p_reach) END AS ids) a
+                    ORDER BY x.position, x.note_id LIMIT p_reach) END AS ids) a
         ), unit AS MATERIALIZED (
             SELECT h.note_id AS id FROM hit h
             UNION
@@ -1398,15 +1495,24 @@ BEGIN
             'units', (
                 SELECT coalesce(json_agg(json_build_array(
                     n.note_id, n.terms_length, CASE WHEN n.position IS NOT NULL THEN n.telling END,
-                    ts_filter(setweight(n.terms, 'A', v_terms.terms), '{a}')::text, e.cosine) ORDER BY n.note_id), '[]')
+                    ts_filter(setweight(n.said, 'A', v_terms.terms), '{a}')::text, e.cosine)
+                    ORDER BY n.note_id), '[]')
                 FROM unit u
                 CROSS JOIN LATERAL (
-                    SELECT n.* FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = u.id OFFSET 0) n
+                    SELECT n.note_id, n.terms_length, n.position, n.telling, n.updated_at > p_known AS changed,
+                           CASE WHEN n.updated_at > p_known AND n.version > 1 THEN note_terms(
+                               p_tenant, p_project, n.author, n.occurred_at, n.tags, coalesce((
+                                   SELECT h.old_content FROM memory_history h
+                                   WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id AND h.created_at > p_known
+                                     AND h.old_content IS NOT NULL
+                                   ORDER BY h.created_at, h.history_id LIMIT 1), n.content))
+                           ELSE n.terms END AS said
+                    FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = u.id OFFSET 0) n
                 LEFT JOIN LATERAL (
                     SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
                     WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                       AND e.owner_kind = 'note' AND e.owner_id = u.id
-                    OFFSET 0) e ON v_query IS NOT NULL)));
+                    OFFSET 0) e ON v_query IS NOT NULL AND n.changed IS NOT TRUE)));
 END
 $$;
 """,
@@ -1425,8 +1531,9 @@ DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
     -- Held from here on: who stores or removes vectors meanwhile adds their part when this is done.
-    INSERT INTO embedding_counts AS c (tenant_id, project_id, model_id, view, vectors, counted_at)
-    SELECT v_tenant, v_project, m.model_id, 'self', 0, v_now FROM embedding_models m ORDER BY m.model_id
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    SELECT v_tenant, v_project, m.model_id, 'self', 0, 0, 0, v_now FROM embedding_models m ORDER BY m.model_id
     ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
 
     DELETE FROM embedding_queue q
@@ -1495,10 +1602,13 @@ BEGIN
     DELETE FROM embedding_counts c
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project
       AND NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = c.model_id);
-    UPDATE embedding_counts c SET vectors = coalesce(n.vectors, 0)
+    UPDATE embedding_counts c
+    SET vectors = coalesce(n.vectors, 0), notes = coalesce(n.notes, 0), facts = coalesce(n.facts, 0)
     FROM embedding_models m
     LEFT JOIN (
-        SELECT e.model_id, count(*) AS vectors FROM embeddings e
+        SELECT e.model_id, count(*) AS vectors, count(*) FILTER (WHERE e.owner_kind = 'note') AS notes,
+               count(*) FILTER (WHERE e.owner_kind = 'fact') AS facts
+        FROM embeddings e
         WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.view = 'self' GROUP BY e.model_id
     ) n ON n.model_id = m.model_id
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = m.model_id AND c.view = 'self';
@@ -1517,6 +1627,7 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
+    PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
     INSERT INTO recall_traces (
         tenant_id, trace_id, project_id, agent_id, key_id, request, context, results, valid_at, as_of, created_at)
     VALUES (p_tenant, p_trace, p_project, p_agent, p_key, p_request,
@@ -1802,6 +1913,8 @@ DECLARE
     v_known uuid[];
     v_added bigint;
     v_removed bigint;
+    v_notes bigint;
+    v_facts bigint;
 BEGIN
     v_ids := ARRAY(SELECT u.id FROM json_to_recordset(p_units) AS u(id uuid, place int) WHERE u.place IS NOT NULL);
     PERFORM FROM embedding_models m WHERE m.model_id = p_model AND m.created_at = p_made FOR KEY SHARE;
@@ -1814,8 +1927,9 @@ BEGIN
 
     -- First of all the place that reconciliation holds too: one of the two works at a time, and neither waits for the
     -- other with something in hand.
-    INSERT INTO embedding_counts AS c (tenant_id, project_id, model_id, view, vectors, counted_at)
-    VALUES (v_tenant, v_project, p_model, 'self', 0, v_now)
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    VALUES (v_tenant, v_project, p_model, 'self', 0, 0, 0, v_now)
     ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
 
     -- Whoever hides or erases a unit waits until its vector is there to be hidden or erased too. Nobody is waited for
@@ -1876,22 +1990,27 @@ BEGIN
         ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
         RETURNING s.kind
     )
-    SELECT count(*) FILTER (WHERE t.is_new) INTO v_added FROM stored t;
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
+    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
 
     WITH gone AS (
         DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)
         WHERE u.gone AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
           AND e.owner_kind = u.kind AND e.owner_id = u.id
-        RETURNING e.owner_id
+        RETURNING e.owner_kind
     )
-    SELECT count(*) INTO v_removed FROM gone;
+    SELECT count(*), v_notes - count(*) FILTER (WHERE g.owner_kind = 'note'),
+           v_facts - count(*) FILTER (WHERE g.owner_kind = 'fact')
+    INTO v_removed, v_notes, v_facts FROM gone g;
     DELETE FROM embedding_queue q
     USING json_to_recordset(p_units) AS u(kind text, id uuid, queued_at timestamptz)
     WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
       AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at AND u.id <> ALL (skipped);
-    UPDATE embedding_counts c SET vectors = greatest(0, c.vectors + v_added - v_removed)
+    UPDATE embedding_counts c
+    SET vectors = greatest(0, c.vectors + v_added - v_removed), notes = greatest(0, c.notes + v_notes),
+        facts = greatest(0, c.facts + v_facts)
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = p_model AND c.view = 'self'
-      AND v_added <> v_removed;
+      AND (v_added > 0 OR v_removed > 0);
     subjects := ARRAY(
         SELECT DISTINCT f.subject_entity_id
         FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, gone boolean)
@@ -2037,7 +2156,7 @@ BEGIN
     average := greatest(coalesce(average, 1), 1);
     terms := ARRAY(
         SELECT t.lexeme FROM unnest(to_tsvector(project_language(p_tenant, p_project), p_query)) t
-        ORDER BY t.lexeme LIMIT p_terms);
+        ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
     v_rare := ARRAY(
         SELECT t.term FROM unnest(terms) t(term)
         WHERE NOT EXISTS (
@@ -2194,7 +2313,7 @@ BEGIN
     DELETE FROM recall_traces r
     WHERE r.tenant_id = v_tenant AND r.project_id = v_project
       AND (names_any(r.results::text, v_ids) OR names_any(r.request::text, v_ids)
-           OR (v_tombstone.named AND says(r.request, v_pattern)));
+           OR (v_tombstone.named AND says(r.request, v_pattern)) OR says(r.request, v_values));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
     -- Terms that were counted are counted anew, without it.
@@ -2864,10 +2983,11 @@ BEGIN
     UPDATE graph_fact_mentions x SET suppression = f.suppression FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts)
       AND x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression <> f.suppression;
-    UPDATE embeddings x SET suppression = f.suppression FROM graph_facts f
-    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND x.tenant_id = p_tenant
+    -- What is hidden has no vector: to mark it would cost the index as much as to make it anew.
+    DELETE FROM embeddings x USING graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'fact'
-      AND x.owner_id = f.fact_id AND x.suppression <> f.suppression;
+      AND x.owner_id = f.fact_id;
     PERFORM queue_units(p_tenant, p_project, 'fact', v_restored);
     -- What links two rows is as hidden as the more hidden of them.
     UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)
@@ -2959,10 +3079,11 @@ BEGIN
     UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
       AND x.tenant_id = p_tenant AND x.note_id = n.note_id AND x.suppression <> n.suppression;
-    UPDATE embeddings x SET suppression = n.suppression FROM memory_notes n
-    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND x.tenant_id = p_tenant
+    -- What is hidden has no vector: to mark it would cost the index as much as to make it anew.
+    DELETE FROM embeddings x USING memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'note'
-      AND x.owner_id = n.note_id AND x.suppression <> n.suppression;
+      AND x.owner_id = n.note_id;
     UPDATE note_entity_mentions x
     SET suppression = stricter_level(n.suppression, hidden_level(e.erased_scopes, e.held_scopes, n.scope))
     FROM memory_notes n, graph_entities e
@@ -4028,7 +4149,10 @@ SIGNATURES: tuple[str, ...] = (
     "link_notes(text, text, uuid[], text[], bigint, double precision, timestamptz, text, int)",
     "match_facts(text[], double precision[], text[], double precision, int, int, timestamptz, timestamptz, text)",
     "match_notes(text[], double precision[], text[], double precision, int, int, timestamptz, text)",
-    "near_units(text, text, text, smallint, int, text, int, text)",
+    (
+        "near_units(text, text, text, smallint, int, text, int, text, timestamptz, timestamptz, uuid[], "
+        "double precision, double precision)"
+    ),
     "queue_cards(uuid[])",
     "read_card_facts(uuid, json)",
     "read_units(smallint, int, double precision, text[])",
@@ -4080,9 +4204,9 @@ UNION ALL
 SELECT f.tenant_id, f.project_id, 'fact', f.fact_id, 1, now(), now() FROM graph_facts f
 WHERE f.retracted_at IS NULL AND f.suppression = 0;
 CREATE INDEX memory_notes_terms_idx ON memory_notes
-    USING gin (lexical_keys(tenant_id, project_id, tsvector_to_array(terms)));
+    USING gin (lexical_keys(tenant_id, project_id, tsvector_to_array(terms))) WITH (fastupdate = off);
 CREATE INDEX graph_facts_terms_idx ON graph_facts
-    USING gin (lexical_keys(tenant_id, project_id, tsvector_to_array(terms)));
+    USING gin (lexical_keys(tenant_id, project_id, tsvector_to_array(terms))) WITH (fastupdate = off);
 """
 
 UNDO = """

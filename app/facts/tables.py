@@ -291,6 +291,8 @@ graph_facts = Table(
         "graph_facts_terms_idx",
         text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
+        # What one tenant loads in bulk must not lie in the way of what others look for.
+        postgresql_with={"fastupdate": "off"},
     ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
     Index(

@@ -89,6 +89,8 @@ memory_notes = Table(
         "memory_notes_terms_idx",
         text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
+        # What one tenant loads in bulk must not lie in the way of what others look for.
+        postgresql_with={"fastupdate": "off"},
     ),
     Index("memory_notes_list_idx", "tenant_id", "project_id", "created_at", "note_id"),
     Index(

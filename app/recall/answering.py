@@ -34,6 +34,8 @@ from app.web.auth import Principal, new_id, require_project
 
 POOL_FACTOR = 3
 MOST_IN_POOL = 300
+# More than any score.
+FIRST = 10.0
 
 
 async def answer(
@@ -46,20 +48,21 @@ async def answer(
     ranked: list[Scored],
     shown: Cards,
     candidates: int,
+    least_trust: float = 0.0,
 ) -> RecallRead:
     """What is returned of the ranked candidates, the most fitting first."""
     ask = asked.ask
-    pool = ranked[: _pool_size(asked)]
+    # What a card does not tell yet comes first when room is short.
+    urgent = sorted(ranked, key=lambda one: one.id not in shown.divergent) if shown.divergent else ranked
+    pool = urgent[: _pool_size(asked)]
     alone = asked.entity is not None
     read = await _read(db, who, asked, pool, vector=None if alone or ask.lambda_mmr == 1 else vector)
     # What a policy hides meanwhile, or an edit took away, is not there.
     pool = [one for one in pool if one.id in read.texts]
     if ask.recency:
         pool = _fade(pool, read, asked)
-    # What a card does not tell yet comes first when room is short.
-    pool.sort(key=lambda one: one.id not in shown.divergent)
     chosen, used = pack(
-        [one.score for one in pool],
+        [one.score + (FIRST if one.id in shown.divergent else 0.0) for one in pool],
         [token_cost(read.texts[one.id]) for one in pool],
         budget=ask.token_budget,
         most=ask.max_results,
@@ -69,7 +72,7 @@ async def answer(
     # What is taken follows from what else is taken; how it is shown from the scores alone.
     taken = sorted((pool[index] for index in chosen), key=lambda one: (-one.score, one.id))
     results = [_present(one, read, shown) for one in taken]
-    parents, used = await _parents(db, who, asked, results, used)
+    parents, used = await _parents(db, who, asked, results, used, least_trust=least_trust)
     results += parents
     facts = [result for result in results if isinstance(result, RecalledFact)]
     notices = await reading.notices_of(db, who, list(facts), means.denied)
@@ -188,9 +191,15 @@ def _recalled(
 
 
 async def _parents(
-    db: Database, who: Principal, asked: Asked, results: list[RecalledFact | RecalledNote], used: int
+    db: Database,
+    who: Principal,
+    asked: Asked,
+    results: list[RecalledFact | RecalledNote],
+    used: int,
+    *,
+    least_trust: float,
 ) -> tuple[list[RecalledFact], int]:
-    """The facts that results were concluded from, as far as they fit; whole or not at all."""
+    """The facts that results were concluded from, as far as they are believed and fit; whole or not at all."""
     children = [result for result in results if isinstance(result, RecalledFact) and result.derived_from]
     if not children:
         return [], used
@@ -200,12 +209,19 @@ async def _parents(
     here = {result.id for result in results}
     wanted = {UUID(str(fact)) for fact in ids.values()} - here
     read = await reading.read_facts(db, who, ids=wanted, as_of=asked.as_of)
+    least = asked.ask.min_confidence
+    read = {
+        fact_id: fact
+        for fact_id, fact in read.items()
+        if fact.confidence > 0 and fact.confidence >= least and fact.confidence * fact.source_trust >= least_trust
+    }
+    room = asked.ask.max_results - len(results)
     found: list[RecalledFact] = []
     for child in children:
         for origin in child.derived_from:
             fact = read.pop(UUID(str(ids[origin])), None) if origin in ids else None
             cost = 0 if fact is None else token_cost(value_text(fact))
-            if fact is None or used + cost > asked.ask.token_budget:
+            if fact is None or len(found) == room or used + cost > asked.ask.token_budget:
                 continue
             used += cost
             found.append(_recalled(fact, score=0.0, hops=child.hops + 1, of=child.id))

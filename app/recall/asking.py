@@ -59,6 +59,8 @@ def check(who: Principal, ask: RecallAsk) -> Asked:
     include = {kind for kind in ask.include if READ_SCOPES[kind] in who.scopes}
     if relation is not None:
         # A note says nothing by a predicate.
+        if "facts" not in ask.include:
+            raise BadRequest("include: a relation is of facts; include facts, or leave it out.")
         include &= {"facts"}
     if not include:
         needs = sorted(READ_SCOPES[kind] for kind in ask.include)

@@ -26,7 +26,7 @@ class QueryVector(msgspec.Struct, frozen=True, kw_only=True):
 class QueryVectors(Protocol):
     """Makes vectors of queries; None while that cannot be done."""
 
-    async def embed(self, query: str) -> QueryVector | None: ...
+    async def embed(self, tenant_id: str, query: str) -> QueryVector | None: ...
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):

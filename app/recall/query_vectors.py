@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from app.db.database import Database
 from app.recall.embedding.embedders import Embedders
-from app.recall.embedding.models import ActiveModel
+from app.recall.embedding.models import ActiveModel, ModelRow
 from app.recall.means import QueryVector
 from app.recall.schemas import EmbeddingRead
 
@@ -20,18 +20,20 @@ class ModelVectors:
         self._db = db
         self._embedders = embedders
         self._active = ActiveModel()
-        self._known: OrderedDict[tuple[int, str], QueryVector] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ModelRow, str], QueryVector] = OrderedDict()
 
     async def aclose(self) -> None:
         """Gives up what the providers hold."""
         await self._embedders.aclose()
 
-    async def embed(self, query: str) -> QueryVector | None:
+    async def embed(self, tenant_id: str, query: str) -> QueryVector | None:
         """The query's vector, or None when no provider makes one in time."""
         if (model := await self._active(self._db)) is None:
             return None
-        if (known := self._known.get((model.model_id, query))) is not None:
-            self._known.move_to_end((model.model_id, query))
+        # By tenant: what others asked must not show, not even in the time it takes.
+        key = (tenant_id, model, query)
+        if (known := self._known.get(key)) is not None:
+            self._known.move_to_end(key)
             return known
         vector = await self._embedders.of(model).embed_query(query, seconds=PATIENCE_SECONDS)
         if vector is None:
@@ -43,7 +45,7 @@ class ModelVectors:
             ),
             vector=vector,
         )
-        self._known[model.model_id, query] = made
+        self._known[key] = made
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         return made

@@ -36,7 +36,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     asked = asking.check(who, ask)
     who = reader(who, asked.as_of)
     wants_vector = ask.weights.vector > 0 or ask.lambda_mmr < 1
-    vector = await means.vectors.embed(asked.query) if wants_vector else None
+    vector = await means.vectors.embed(who.tenant_id, asked.query) if wants_vector else None
     (project,) = await db.query(who, queries.PROJECT, place(who))
     sought = await _sought(db, who, asked, vector, judged=project["judged"])
     if sought is None:
@@ -52,7 +52,17 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     shown = Cards()
     if sought.entity is not None and asked.relation is None and "facts" in asked.include:
         shown = await _cards(db, who, asked, sought.entity)
-    return await answer(db, who, asked, means, vector, ranked=ranked, shown=shown, candidates=len(ranked))
+    return await answer(
+        db,
+        who,
+        asked,
+        means,
+        vector,
+        ranked=ranked,
+        shown=shown,
+        candidates=len(ranked),
+        least_trust=sought.min_trust,
+    )
 
 
 async def _sought(
@@ -111,7 +121,7 @@ async def _rank(db: Database, who: Principal, asked: Asked, sought: Sought, scor
         facts = await find_facts(db, who, sought, notes=best)
         if not asked.ask.include_contradicted:
             facts = FactCandidates([row for row in facts.rows if row[10]])
-    return scorer.rank(notes, facts, sources=sources, links=links)
+    return scorer.rank(notes, facts, sources=sources, links=links, whole=sought.entity is not None)
 
 
 async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Cards:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import msgspec
 from msgspec import UNSET
 
 from app.facts.schemas import FactRead
@@ -27,8 +28,9 @@ def value_text(fact: FactRead) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return format(Decimal(str(value)), "f")
+    if isinstance(value, msgspec.Raw):
+        # A number as it was given.
+        return format(Decimal(bytes(value).decode()), "f")
     return last_segment(str(value)) if fact.object.type == "ref" else str(value)
 
 

@@ -112,8 +112,8 @@ async def get_trace(db: Db, who: Who, trace_id: FromPath[UUID]) -> TraceRead:
 
 @get("/recall/traces/{trace_id:uuid}/replay", opt={"access": READ}, summary="What the agent saw then", tags=["recall"])
 async def replay_trace(db: Db, who: Who, hold_denied: HoldDenied, trace_id: FromPath[UUID]) -> ReplayRead:
-    """What was returned then, as it was then: ends, confidence and words of that time. What was forgotten since, or the
-    caller may not read, is there by its id alone."""
+    """What was returned then, as it was then: ends, confidence and words of that time (scope history:as_of). What was
+    forgotten since, or the caller may not read, is there by its id alone."""
     return await traces.replay(db, who, trace_id=trace_id, denied=hold_denied)
 
 

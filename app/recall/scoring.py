@@ -51,9 +51,15 @@ class Scorer:
         return [ids[index] for index in order[:count] if scores[index] > 0]
 
     def rank(
-        self, notes: NoteCandidates | None, facts: FactCandidates | None, *, sources: list[str], links: list[Link]
+        self,
+        notes: NoteCandidates | None,
+        facts: FactCandidates | None,
+        *,
+        sources: list[str],
+        links: list[Link],
+        whole: bool = False,
     ) -> list[Scored]:
-        """All candidates, the best first; ties by id."""
+        """All candidates that fit at all, the best first; ties by id. `whole` keeps every fact."""
         channels = normalise(notes, facts, vector=self._vector)
         found: list[Scored] = []
         if notes is not None and notes.rows:
@@ -62,7 +68,8 @@ class Scorer:
         if facts is not None and facts.rows:
             mine = {name: pair[1] for name, pair in channels.items()}
             found += self._scored_facts(mine, facts)
-        return sorted((one for one in found if one.score > 0), key=lambda one: (-one.score, one.id))
+        kept = (one for one in found if one.score > 0 or (whole and one.kind == "fact"))
+        return sorted(kept, key=lambda one: (-one.score, one.id))
 
     def _of_notes(self, channels: dict[str, Scores], notes: NoteCandidates) -> Scores:
         return threads.discount_silence(self._fuse(channels, self._weights), notes.telling)

@@ -157,6 +157,8 @@ embedding_counts = Table(
     Column("model_id", SmallInteger, nullable=False),
     Column("view", Text, nullable=False),
     Column("vectors", BigInteger, nullable=False),
+    Column("notes", BigInteger, nullable=False, server_default=text("0"), comment="those of them that are of notes"),
+    Column("facts", BigInteger, nullable=False, server_default=text("0"), comment="and of facts"),
     Column("counted_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id", "project_id", "model_id", "view"),
     CheckConstraint(_VIEWS, name="view"),

@@ -10,7 +10,7 @@ from app.db.database import Database
 from app.db.scope import LEGAL_HOLD
 from app.errors import NotFound
 from app.facts import reading
-from app.facts.times import look_back
+from app.facts.times import look_back, reader
 from app.recall import queries
 from app.recall.asking import Asked
 from app.recall.schemas import (
@@ -22,6 +22,8 @@ from app.recall.schemas import (
     TraceResult,
 )
 from app.web.auth import Principal
+
+SCOPES = {"fact": "facts:read", "note": "notes:read"}
 
 
 async def record(
@@ -75,8 +77,10 @@ async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRea
 async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozenset[str]) -> ReplayRead:
     """What was returned then, as it was then, as far as the caller may still read it."""
     trace = await get_trace(db, who, trace_id=trace_id)
-    facts = {result.id for result in trace.results if result.kind == "fact"}
-    notes = [str(result.id) for result in trace.results if result.kind == "note"]
+    who = reader(who, trace.as_of)
+    readable = {kind for kind, scope in SCOPES.items() if scope in who.scopes}
+    facts = {result.id for result in trace.results if result.kind == "fact" and "fact" in readable}
+    notes = [str(result.id) for result in trace.results if result.kind == "note" and "note" in readable]
     read = await reading.read_facts(db, who, ids=facts, as_of=trace.as_of)
     place = {"tenant": who.tenant_id, "as_of": trace.as_of}
     rows = await look_back(db, who, queries.NOTES, {**place, "ids": notes}) if notes else []

@@ -32,14 +32,15 @@ def pack(
     chosen: list[int] = []
     used = 0
     left = np.ones(len(order), dtype=np.bool_)
-    while len(chosen) < min(most, len(order)):
+    while len(chosen) < most and left.any():
         gain = diversity * worth - (1 - diversity) * alike
         best = int(np.argmax(np.where(left, gain, -np.inf)))
+        left[best] = False
         if used + costs[best] > budget:
-            break
+            # One that is too long must not keep out those that fit.
+            continue
         chosen.append(best)
         used += costs[best]
-        left[best] = False
         if vectors is not None and diversity < 1.0:
             similar = (vectors @ vectors[best]).astype(np.float64)
             alike = similar if len(chosen) == 1 else np.maximum(alike, similar)

@@ -14,6 +14,7 @@ from tests.bench.graph import neighbors
 from tests.bench.ground_floor import hot_read, http_rates, queue_rates
 from tests.bench.history import hidden_or_never, look_back
 from tests.bench.measure import Figure
+from tests.bench.recall import lexical, recall, vectors
 
 BENCHES: dict[str, Callable[..., list[Figure]]] = {
     "hot_read": hot_read,
@@ -24,6 +25,9 @@ BENCHES: dict[str, Callable[..., list[Figure]]] = {
     "look_back": look_back,
     "hidden": hidden_or_never,
     "neighbors": neighbors,
+    "recall": recall,
+    "lexical": lexical,
+    "vectors": vectors,
 }
 
 

@@ -1,16 +1,17 @@
-"""Benches of recall: a tenant of 100,000 notes and 30,000 facts among 200 tenants, with 250,000 vectors in one table."""
+"""Benches of recall: a tenant of 100,000 notes and 30,000 facts among 200 tenants, 250,000 vectors in one table."""
 
 import asyncio
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from itertools import islice, pairwise
 from typing import Any
+from uuid import UUID
 
 import httpx
+import msgspec
 import numpy as np
 import psycopg
 import uuid_utils
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from pgvector.psycopg import register_vector
 
 from app.db.database import Database, Row, Scoped
-from app.providers.local import DIMENSIONS, LocalEmbedder
+from app.providers.local import LocalEmbedder
 from app.recall import queries, recalling
 from app.recall.accesses import AccessCounts
 from app.recall.candidates import NOTE_LIMIT
@@ -34,7 +35,7 @@ ARCHIVE = "archive"
 NOTES = 100_000
 FACTS = 30_000
 ENTITIES = 5_000
-# Beside the archive: some of a given size, whose vectors lie in the same partition as the archive's, and many small ones.
+# Beside the archive: some of a given size, with their vectors in the same partition, and many small ones.
 SIZED = (30, 2_000, 20_000)
 SMALL, SMALL_NOTES = 196, 500
 THREAD = 40
@@ -56,31 +57,31 @@ class Language:
         self.words = [word for word in listed if word.isascii() and word.isalpha() and len(word) > 1]
         share = 1 / (np.arange(len(self.words)) + 2.7)
         self._share = np.cumsum(share / share.sum())
-        self.topics = [self._topic() for _ in range(TOPICS)]
+        # What is said of everything belongs to no topic.
+        drawn = self._draw(4 * TOPICS * TOPIC_WORDS)
+        self.topics = drawn[drawn > 200][: TOPICS * TOPIC_WORDS].reshape(TOPICS, TOPIC_WORDS)
 
     def _draw(self, count: int) -> NDArray[np.intp]:
         return np.searchsorted(self._share, self.chance.random(count))
 
-    def _topic(self) -> NDArray[np.intp]:
-        drawn = self._draw(10 * TOPIC_WORDS)
-        # What is said of everything belongs to no topic.
-        return drawn[drawn > 200][:TOPIC_WORDS]
-
-    def say(self, topic: int, length: int) -> list[str]:
-        """So many words on a topic."""
-        drawn = self._draw(length)
-        own = self.chance.random(length) < 0.5
-        drawn[own] = self.chance.choice(self.topics[topic], int(own.sum()))
-        return [self.words[index] for index in drawn]
+    def say(self, topics: Sequence[int], *, shortest: int, longest: int) -> list[list[str]]:
+        """Some words on each of these topics."""
+        lengths = self.chance.integers(shortest, longest + 1, len(topics))
+        drawn = self._draw(lengths.sum())
+        own = self.chance.random(len(drawn)) < 0.5
+        of = np.repeat(topics, lengths)[own]
+        drawn[own] = self.topics[of, self.chance.integers(0, TOPIC_WORDS, len(of))]
+        return [[self.words[index] for index in part] for part in np.split(drawn, np.cumsum(lengths)[:-1])]
 
     def names(self, count: int) -> list[str]:
         """Different names of two words."""
         first, second = (self.chance.permutation(len(self.words))[:count] for _ in range(2))
         return [f"{self.words[a].title()} {self.words[b].title()}" for a, b in zip(first, second, strict=True)]
 
-    def question(self) -> str:
-        """Five to ten words on some topic."""
-        return " ".join(self.say(self.chance.integers(TOPICS), self.chance.integers(5, 11)))
+    def questions(self, count: int) -> list[str]:
+        """Five to ten words each."""
+        topics = self.chance.integers(0, TOPICS, count)
+        return [" ".join(said) for said in self.say(topics, shortest=5, longest=10)]
 
 
 class Space:
@@ -93,7 +94,7 @@ class Space:
 
     def __init__(self, language: Language, seed: int) -> None:
         self.chance = np.random.default_rng(seed)
-        texts = [" ".join(language.say(topic, 40)) for topic in range(TOPICS)]
+        texts = [" ".join(said) for said in language.say(range(TOPICS), shortest=40, longest=40)]
         centres = asyncio.run(_embedded(texts))
         self._middle = centres.mean(axis=0)
         self._apart = centres - self._middle
@@ -122,13 +123,14 @@ FILL_TENANTS = """
     SELECT t, 'default', 'default', now() FROM unnest(%(names)s::text[]) t"""
 DRAFTS = """
     CREATE TEMPORARY TABLE drafts (
-        tenant_id text, note_id uuid, content text, author text, occurred_at timestamptz, thread_id text, position int)"""
+        tenant_id text, note_id uuid, content text, author text, occurred_at timestamptz, thread_id text,
+        position int)"""
 FILL_NOTES = """
     INSERT INTO memory_notes (
         tenant_id, note_id, project_id, agent_id, scope, owner_key, type, content, content_hash, tags, author,
         occurred_at, thread_id, position, pinned, created_at, updated_at, terms, telling)
-    SELECT tenant_id, note_id, 'default', 'robin', 'project_shared', '', 'semantic', content, md5(content), '{}', author,
-           occurred_at, thread_id, position, false, now(), now(),
+    SELECT tenant_id, note_id, 'default', 'robin', 'project_shared', '', 'semantic', content, md5(content), '{}',
+           author, occurred_at, thread_id, position, false, now(), now(),
            note_terms(tenant_id, 'default', author, occurred_at, '{}', content),
            count_telling(tenant_id, 'default', content)
     FROM drafts"""
@@ -174,7 +176,7 @@ FILL_COUNTS = """
 # Names whose vectors are kept where the archive's are.
 BESIDE = """
     SELECT t FROM generate_series(1, 1000) i, LATERAL (SELECT 'sized-' || i AS t) n, generate_series(0, 7) r
-    WHERE satisfies_hash_partition('embeddings'::regclass, 8, r, 'archive')
+    WHERE satisfies_hash_partition('embeddings'::regclass, 8, r, text 'archive')
       AND satisfies_hash_partition('embeddings'::regclass, 8, r, t) ORDER BY i LIMIT %s"""
 INDEX = """
     CREATE INDEX embeddings_1_idx ON embeddings
@@ -245,20 +247,16 @@ def _fill_notes(
         ids = [str(uuid_utils.uuid7()) for _ in range(size)]
         connection.execute("TRUNCATE drafts")
         with connection.cursor().copy("COPY drafts FROM STDIN") as copy:
-            for index, (note, topic) in enumerate(zip(ids, topics, strict=True)):
-                said = language.say(topic, language.chance.integers(8, 36))
-                if entities and language.chance.random() < 0.3:
-                    mentioned[note] = entities[language.chance.integers(len(entities))]
+            for place, note, said in zip(
+                range(start, start + size), ids, language.say(topics, shortest=8, longest=35), strict=True
+            ):
+                if entities and place % 3 == 0:
+                    mentioned[note] = entities[place // 3 * 7 % len(entities)]
                     said.insert(len(said) // 2, mentioned[note])
-                content = " ".join(said).capitalize() if note not in mentioned else " ".join(said)
-                place = start + index
-                row = (
-                    tenant,
-                    note,
-                    f"{content}{'?' if place % 5 == 0 else '.'}",
-                    authors[place // THREAD % 20 + place % 2],
-                )
-                copy.write_row((*row, began + timedelta(minutes=place), f"thread {place // THREAD}", place % THREAD))
+                content = f"{' '.join(said)}{'?' if place % 5 == 0 else '.'}"
+                author = authors[place // THREAD % 20 + place % 2]
+                when = began + timedelta(minutes=place)
+                copy.write_row((tenant, note, content, author, when, f"thread {place // THREAD}", place % THREAD))
         connection.execute(FILL_NOTES.encode())
         _copy_vectors(connection, tenant, "note", ids, space.around(topics))
     return mentioned
@@ -266,7 +264,7 @@ def _fill_notes(
 
 def _fill_facts(connection: Connection, language: Language, space: Space, entities: list[str]) -> None:
     chance = language.chance
-    predicates = [" ".join(language.say(topic, 2)) for topic in range(20)]
+    predicates = [" ".join(said) for said in language.say(range(20), shortest=2, longest=2)]
     topics = chance.integers(0, TOPICS, FACTS)
     named = chance.random(FACTS) < 0.5
     facts: dict[str, list[Any]] = {
@@ -274,8 +272,10 @@ def _fill_facts(connection: Connection, language: Language, space: Space, entiti
         "subjects": [entities[index] for index in chance.integers(0, ENTITIES, FACTS)],
         "predicates": [predicates[index] for index in chance.integers(0, len(predicates), FACTS)],
         "objects": [
-            entities[chance.integers(ENTITIES)] if is_named else " ".join(language.say(topic, chance.integers(2, 12)))
-            for topic, is_named in zip(topics, named, strict=True)
+            entities[other] if is_named else " ".join(said)
+            for other, is_named, said in zip(
+                chance.integers(0, ENTITIES, FACTS), named, language.say(topics, shortest=2, longest=12), strict=True
+            )
         ],
         "named": named.tolist(),
     }
@@ -290,5 +290,234 @@ def _copy_vectors(connection: Connection, tenant: str, kind: str, ids: list[str]
     with connection.cursor().copy(COPY_VECTORS.encode()) as copy:
         copy.set_types(VECTOR_TYPES)
         for unit, vector in zip(ids, vectors, strict=True):
-            head = (tenant, "default", kind, unit, "self", 1, "robin", "project_shared", b"", now)
+            head = (tenant, "default", kind, UUID(unit), "self", 1, "robin", "project_shared", b"", now)
             copy.write_row((*head, vector))
+
+
+WARM_UP = 30
+QUESTIONS = 40
+WITHOUT_VECTOR: dict[str, Any] = {"weights": {"lexical": 0.6, "graph": 0.4}, "lambda_mmr": 1}
+SET_SCOPE = "SELECT set_scope(%s, %s, %s, %s::uuid[], %s)"
+
+
+def recall(database: TestDatabase, *, rounds: int) -> list[Figure]:
+    """Recall through HTTP, every question another one; and without embedding beside what it asks of the database."""
+    archive = _archive(database)
+    questions = archive.language.questions(WARM_UP + QUESTIONS * rounds)
+    stages = asyncio.run(_record(database, questions))
+    key = Tenancy(database).key(ARCHIVE, rate_limits={"read": 0})
+    ways: dict[str, dict[str, Any]] = {"whole": {}, "words": WITHOUT_VECTOR}
+    times: dict[str, list[float]] = {name: [] for name in (*ways, "floor")}
+    with (
+        start_service(database.url("app"), LOG_LEVEL="warning") as service,
+        httpx.Client(
+            base_url=service.url, headers={"Authorization": f"Bearer {key}"}, timeout=60, verify=False
+        ) as client,
+        psycopg.connect(database.app, prepare_threshold=0) as plain,
+    ):
+        for number, question in enumerate(questions):
+            taken: dict[str, float] = {}
+            for name, way in ways.items():
+                started = time.perf_counter()
+                answer = client.post("/v1/recall", json={"query": question, **way})
+                taken[name] = time.perf_counter() - started
+                assert answer.status_code == 200, answer.text
+                assert answer.json()["results"], "something is found"
+                assert not answer.json()["meta"]["degraded"]
+            taken["floor"] = sum(_run_bare(plain, *stage) for stage in stages[number])
+            if number >= WARM_UP:
+                for name, seconds in taken.items():
+                    times[name].append(seconds * 1e3)
+    return [
+        Figure(name="recall: p50", value=_share(times["whole"], 50), unit="ms", target=60, kind="at most"),
+        Figure(name="recall: p95", value=_share(times["whole"], 95), unit="ms", target=150, kind="at most"),
+        Figure(
+            name="recall without vectors, beside its statements",
+            value=statistics.median(times["words"]),
+            floor=statistics.median(times["floor"]),
+            unit="ms",
+            target=1.5,
+            kind="ratio at most",
+        ),
+    ]
+
+
+def _share(times: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(times, n=100)[percent - 1]
+
+
+Statement = tuple[tuple[Any, ...] | None, str, Any]
+
+
+class Recorder(Database):
+    """Keeps what was asked of it."""
+
+    sent: list[Statement]
+
+    async def query(self, who: Scoped, query: str, params: dict[str, Any]) -> list[Row]:
+        self.sent.append((who.arguments(), query, params))
+        return await super().query(who, query, params)
+
+    async def call(self, query: str, params: Sequence[Any] = (), *, again: bool = True) -> list[Row]:
+        self.sent.append((None, query, params))
+        return await super().call(query, params, again=again)
+
+
+class NoVectors:
+    """Nothing is embedded."""
+
+    async def embed(self, query: str) -> QueryVector | None:
+        return None
+
+
+async def _record(database: TestDatabase, questions: list[str]) -> list[list[Statement]]:
+    """The statements of each question: what is found, what is read of it, and its trace."""
+    db = Recorder(database.app, pool_size=4)
+    who = Principal(
+        tenant_id=ARCHIVE,
+        project_id="default",
+        agent_id="robin",
+        key_id=new_id(),
+        kind="agent",
+        scopes=frozenset(AGENT_SCOPES),
+    )
+    means = Means(vectors=NoVectors(), accesses=AccessCounts(db), denied=frozenset())
+    kept: list[list[Statement]] = []
+    try:
+        for question in questions:
+            db.sent = []
+            ask = msgspec.convert({"query": question, **WITHOUT_VECTOR}, RecallAsk)
+            await recalling.recall(db, who, ask=ask, means=means)
+            kept.append([stage for stage in db.sent if stage[1] != queries.PROJECT])
+    finally:
+        await db.close()
+    return kept
+
+
+def _run_bare(connection: Connection, scope: tuple[Any, ...] | None, query: str, params: Any) -> float:
+    """Seconds of one statement, prepared, in a transaction of its own that is begun and ended beside it."""
+    if query == queries.RECORD_TRACE:
+        # A trace is kept once: under another name, again.
+        params = (*params[:5], new_id(), *params[6:])
+    if scope is not None:
+        connection.execute(SET_SCOPE, scope)
+    started = time.perf_counter()
+    connection.execute(query.encode(), params).fetchall()
+    if scope is None:
+        connection.commit()
+    seconds = time.perf_counter() - started
+    connection.commit()
+    return seconds
+
+
+TERMS = 8
+LOOKUPS = 30
+# Terms by the share of notes they stand in: what says little, what says something, what says all.
+SAMPLES = """
+    SELECT term FROM lexical_frequencies
+    WHERE tenant_id = 'archive' AND kind = 'note' AND documents >= %s AND documents < %s ORDER BY md5(term)"""
+RANGES = {"frequent": (0.01, 1.0), "middling": (0.002, 0.01), "rare": (0.0, 0.002)}
+LOOKUP = """
+    SELECT count(*) FROM weigh_terms('archive', 'default', 'note', %(query)s, 64) w
+    CROSS JOIN LATERAL match_notes(
+        w.terms, ARRAY(SELECT ln(1 + (w.total - d + .5) / (d + .5)) FROM unnest(w.documents) d),
+        choose_terms(w.terms, w.documents, 2000), w.average, 4000, %(limit)s, NULL, NULL) m"""
+
+
+def lexical(database: TestDatabase, *, rounds: int) -> list[Figure]:
+    """Eight terms or-ed over 100,000 notes, as recall looks them up: frequent, rare, and of all kinds."""
+    _archive(database)
+    times: dict[str, list[float]] = {}
+    with psycopg.connect(database.superuser) as connection:
+        terms = {
+            kind: [row[0] for row in connection.execute(SAMPLES.encode(), (low * NOTES, high * NOTES))]
+            for kind, (low, high) in RANGES.items()
+        }
+    mixed = [term for together in zip(*terms.values(), strict=False) for term in together]
+    chance = np.random.default_rng(3)
+    with psycopg.connect(database.app, prepare_threshold=0) as connection:
+        for number in range(WARM_UP + LOOKUPS * rounds):
+            for kind, known in {**terms, "mixed": mixed}.items():
+                query = " ".join(chance.choice(known, TERMS, replace=False))
+                connection.execute(SET_SCOPE, ROBIN)
+                started = time.perf_counter()
+                found = connection.execute(LOOKUP.encode(), {"query": query, "limit": NOTE_LIMIT}).fetchone()
+                seconds = time.perf_counter() - started
+                connection.commit()
+                assert found is not None
+                if number >= WARM_UP:
+                    times.setdefault(kind, []).append(seconds * 1e3)
+    return [
+        Figure(
+            name=f"{TERMS} {kind} terms or-ed: p{percent}",
+            value=_share(taken, percent),
+            unit="ms",
+            target=40,
+            kind="at most",
+        )
+        for kind, taken in times.items()
+        for percent in (50, 95)
+    ]
+
+
+NEAR = "SELECT owner_id FROM near_units(%(tenant)s, 'default', 'note', 1::smallint, 384, %(vector)s, %(limit)s, NULL)"
+# By the owner, past every index: what there is to be found.
+EXACT = """
+    SELECT owner_id, vector FROM embeddings
+    WHERE tenant_id = %s AND model_id = 1 AND view = 'self' AND owner_kind = 'note' ORDER BY owner_id"""
+ASKED = 20
+
+
+def vectors(database: TestDatabase, *, rounds: int) -> list[Figure]:
+    """The nearest twenty of tenants of every size in one table: how many of them are found, and how soon."""
+    archive = _archive(database)
+    topics = archive.space.chance.integers(0, TOPICS, ASKED * rounds)
+    asked = archive.space.around(topics)
+    figures: list[Figure] = []
+    with (
+        psycopg.connect(database.superuser) as owner,
+        psycopg.connect(database.app, prepare_threshold=0) as connection,
+    ):
+        register_vector(owner)
+        for size, tenant in sorted(archive.sized.items()):
+            rows = owner.execute(EXACT.encode(), (tenant,)).fetchall()
+            ids = [str(row[0]) for row in rows]
+            there = np.asarray([row[1].to_numpy() for row in rows])
+            for limit in (20, 200):
+                found = [_near(connection, tenant, vector, limit) for vector in asked]
+                right = [
+                    _overlap(answer, there @ vector, ids, limit)
+                    for (answer, _), vector in zip(found, asked, strict=True)
+                ]
+                target = None if limit != 20 else (3 if size == NOTES else 30)
+                figures += [
+                    Figure(
+                        name=f"nearest {limit} of {size:,}: recall",
+                        value=statistics.mean(right),
+                        unit="of 1",
+                        target=0.98 if limit == 20 else None,
+                    ),
+                    Figure(
+                        name=f"nearest {limit} of {size:,}: median",
+                        value=statistics.median(seconds for _, seconds in found) * 1e3,
+                        unit="ms",
+                        target=target,
+                        kind="at most",
+                    ),
+                ]
+    return figures
+
+
+def _near(connection: Connection, tenant: str, vector: Vectors, limit: int) -> tuple[list[str], float]:
+    text = f"[{','.join(map(str, vector.tolist()))}]"
+    connection.execute(SET_SCOPE, (tenant, *ROBIN[1:]))
+    started = time.perf_counter()
+    rows = connection.execute(NEAR.encode(), {"tenant": tenant, "vector": text, "limit": limit}).fetchall()
+    seconds = time.perf_counter() - started
+    connection.commit()
+    return [str(row[0]) for row in rows], seconds
+
+
+def _overlap(found: list[str], cosines: Vectors, ids: list[str], limit: int) -> float:
+    best = {ids[index] for index in np.argsort(-cosines, kind="stable")[:limit]}
+    return len(best & set(found)) / len(best)

@@ -38,9 +38,7 @@ def main() -> int:
     if unknown := set(names) - SETS.keys():
         parser.error(f"no such set: {', '.join(sorted(unknown))}")
     if not FOLDER.is_dir():
-        print(
-            f"Nothing to evaluate: the public data is expected in {FOLDER.parent.name}/{FOLDER.name}, beside the project."
-        )
+        print("Nothing to evaluate: the public data is expected beside the project, in ../shared/eval.")
         return 0
     results: dict[str, Any] = {}
     short: list[str] = []

@@ -153,7 +153,7 @@ def ask_all(projects: list[Project], ways: dict[str, dict[str, Any]]) -> dict[st
     return answers
 
 
-# As recall_notes looks terms up: the rarest, as long as they bring few notes; and every one of them, whatever it brings.
+# As recall_notes looks terms up: the rarest, as long as they bring few notes; and all of them, whatever they bring.
 PRUNED = "choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,"
 EVERY_TERM = "v_terms.terms, v_terms.average, 1000000,"
 

@@ -1,5 +1,6 @@
 """What the tests of recall share: worlds of their own, one service for all of a module, and vectors chosen by hand."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -9,7 +10,7 @@ import pytest
 from tests.conftest import Tenancy
 from tests.facts.conftest import UNLIMITED, superuser  # noqa: F401
 from tests.history.conftest import worker  # noqa: F401
-from tests.recall.shared import Superuser, Vectors, World
+from tests.recall.shared import Superuser, Vectors, World, asked
 from tests.service import RunningService
 
 
@@ -29,6 +30,7 @@ def new_world(
     vectors: Vectors,
 ) -> Iterator[Callable[..., World]]:
     """Tenants that nobody else writes into."""
+    warm: list[bool] = []
     with ExitStack() as stack:
 
         def build(*projects: str) -> World:
@@ -36,7 +38,12 @@ def new_world(
                 headers = {"Authorization": f"Bearer {key}", "X-Project-Id": project}
                 return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers))
 
-            return World.make(tenancy, client, superuser, vectors, projects=projects, limits=UNLIMITED)
+            world = World.make(tenancy, client, superuser, vectors, projects=projects, limits=UNLIMITED)
+            # The model is loaded at the first use, for which nobody waits long.
+            while not warm and asked(world.robin, query="Is anybody there?")["meta"]["degraded"]:
+                time.sleep(0.1)
+            warm.append(True)
+            return world
 
         yield build
 

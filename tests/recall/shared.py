@@ -4,7 +4,7 @@ import asyncio
 import math
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -67,6 +67,7 @@ class World:
     superuser: Superuser
     vectors: Vectors
     issue: Callable[..., httpx.Client]
+    placed: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def make(
@@ -130,7 +131,13 @@ class World:
         """Gives a unit a vector at this cosine from a query."""
         self.put_vector(owner_id, self.vectors.at(query, cosine, turn=turn))
 
+    def place_again(self) -> None:
+        """All vectors that were chosen, once more."""
+        for owner_id, vector in self.placed.items():
+            self.put_vector(owner_id, vector)
+
     def put_vector(self, owner_id: str, vector: np.ndarray) -> None:
+        self.placed[owner_id] = vector
         text = "[" + ",".join(f"{number:.9g}" for number in vector) + "]"
         row = self.superuser.execute(
             "INSERT INTO embeddings (tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope,"

@@ -57,10 +57,11 @@ def test_20_3_4_lambda_1_is_the_order_of_scores() -> None:
     assert pack([0.5, 0.9, 0.7], [1, 1, 1], budget=100, most=10, vectors=VECTORS, diversity=1.0)[0] == [1, 2, 0]
 
 
-def test_20_3_4_the_loop_ends_with_the_first_that_does_not_fit() -> None:
-    assert pack([0.9, 0.8, 0.7], [50, 60, 41], budget=100, most=10) == ([0], 50)
+def test_20_3_4_what_does_not_fit_is_passed_over_and_keeps_nobody_out() -> None:
+    assert pack([0.9, 0.8, 0.7], [50, 60, 41], budget=100, most=10) == ([0, 2], 91)
     assert pack([0.9, 0.8], [50, 50], budget=100, most=10) == ([0, 1], 100)
     assert pack([0.9, 0.8], [50, 51], budget=100, most=10) == ([0], 50)
+    assert pack([0.9, 0.8], [500, 41], budget=100, most=1) == ([1], 41)
 
 
 @pytest.mark.parametrize("budget", [0, 1, 40])
@@ -105,7 +106,7 @@ def test_20_3_4_never_over_budget_never_twice_and_always_the_same(pool: dict[str
     assert (chosen, used) == pack(**pool)  # type: ignore[arg-type]
     if len(chosen) < min(most, len(costs)):  # type: ignore[call-overload]
         left = [cost for index, cost in enumerate(costs) if index not in chosen]
-        assert used + max(left) > budget  # type: ignore[operator]
+        assert used + min(left) > budget  # type: ignore[operator]
 
 
 @given(pools())
@@ -120,6 +121,11 @@ def test_20_3_4_each_step_takes_what_the_formula_says(pool: dict[str, object]) -
         alike = max((float(vectors[index] @ vectors[other]) for other in taken), default=0.0)
         return part * scores[index] - (1 - part) * alike
 
+    costs, budget = pool["costs"], pool["budget"]
+    assert isinstance(costs, list)
+    assert isinstance(budget, int)
+    used = 0
     for step, index in enumerate(chosen):
-        left = set(range(len(scores))) - set(chosen[:step])
-        assert gain(index, chosen[:step]) >= max(gain(other, chosen[:step]) for other in left) - 1e-6
+        fits = [other for other in set(range(len(scores))) - set(chosen[:step]) if used + costs[other] <= budget]
+        assert gain(index, chosen[:step]) >= max(gain(other, chosen[:step]) for other in fits) - 1e-6
+        used += costs[index]

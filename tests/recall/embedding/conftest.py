@@ -127,12 +127,12 @@ class Bench:
         registry.register("embed", EmbedTask(embedders, settings), backoff=(0.1,))
         for kind, handler in (handlers or {}).items():
             registry.register(kind, handler)
-        worker = Worker(self.db, registry, settings)
-        running = asyncio.create_task(worker.run())
+        inside = Worker(self.db, registry, settings)
+        running = asyncio.create_task(inside.run())
         try:
-            yield worker
+            yield inside
         finally:
-            worker.stop()
+            inside.stop()
             await running
 
     async def drained(self, *, seconds: float = 15) -> None:
@@ -149,7 +149,8 @@ class Bench:
     @property
     def jobs(self) -> list[dict[str, Any]]:
         return self.rows(
-            "SELECT kind, status, attempts, last_error, available_at, payload FROM jobs WHERE kind IN ('embed', 'card_refresh')"
+            "SELECT kind, status, attempts, last_error, available_at, payload FROM jobs "
+            "WHERE kind IN ('embed', 'card_refresh')"
         )
 
     async def embed_all(self, **changes: Any) -> None:

@@ -63,7 +63,8 @@ def test_what_is_written_has_a_vector_within_seconds(
     assert row["tenant_id"] == "rival"
     near, far = (
         superuser.execute(
-            "SELECT a.vector <#> b.vector AS n FROM embeddings a, embeddings b WHERE (a.owner_id, b.owner_id) = (%s, %s)",
+            "SELECT a.vector <#> b.vector AS n FROM embeddings a, embeddings b "
+            "WHERE a.owner_id = %s AND b.owner_id = %s",
             (other, known),
         ).fetchall()
         for other in (tea, bus)

@@ -1,0 +1,198 @@
+"""Traces of recall, the worker beside it, and what erasure leaves of both."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.db.scope import Scope
+from app.main import open_database
+from app.recall.tasks import clear_traces
+from tests.conftest import TestDatabase
+from tests.facts.shared import error, predicate
+from tests.history.shared import tombstone, until_erased
+from tests.recall.shared import VECTOR, World, edge
+
+pytestmark = pytest.mark.usefixtures("worker")
+
+
+def trace_of(world: World, answer: dict[str, Any]) -> dict[str, Any]:
+    found = world.robin.get(f"/v1/recall/traces/{answer['trace_id']}")
+    assert found.status_code == 200, found.text
+    return found.json()
+
+
+def replayed(world: World, answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found = world.robin.get(f"/v1/recall/traces/{answer['trace_id']}/replay")
+    assert found.status_code == 200, found.text
+    assert found.json()["trace"] == trace_of(world, answer)
+    return {one["id"]: one for one in found.json()["results"]}
+
+
+def until(done: Callable[[], bool], *, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"not after {seconds} s"
+        time.sleep(0.05)
+
+
+def embedded(world: World, *owners: str) -> bool:
+    return world.one("SELECT count(*) FROM embeddings WHERE owner_id = ANY (%s)", list(owners)) == len(owners)
+
+
+def test_20_2_2_what_was_written_is_found_by_its_meaning_once_it_is_embedded(world: World) -> None:
+    tea = world.note("She has a cup of green tea every morning.")
+    bus = world.note("The bus to the airport leaves at nine.")
+    known = world.fact("Alice", "prefers", "oolong for breakfast")
+    until(lambda: embedded(world, tea, bus, known))
+    found = world.found("a hot beverage", weights=VECTOR, lambda_mmr=1)
+    assert set(found[:2]) == {tea, known}
+    assert found[2] == bus
+    lengths = world.superuser.execute(
+        "SELECT vector_norm(vector) AS norm FROM embeddings WHERE tenant_id = %s", (world.tenant_id,)
+    ).fetchall()
+    assert [row["norm"] for row in lengths] == pytest.approx([1.0] * 3, abs=1e-5), "20.2.2: of unit length"
+
+
+def test_a_trace_tells_what_was_asked_and_returned(world: World) -> None:
+    fact = world.fact("Alice", "drinks", "oolong")
+    note = world.note("Oolong, she said.")
+    answer = world.recall("  oolong ", token_budget=500, include=["notes", "facts"], depth=2)
+    trace = trace_of(world, answer)
+    assert set(trace) == {
+        *("trace_id", "agent_id", "key_id", "request", "context", "results", "valid_at", "as_of", "created_at"),
+    }
+    assert (trace["trace_id"], trace["agent_id"]) == (answer["trace_id"], "robin")
+    asked = trace["request"]
+    assert (asked["query"], asked["token_budget"], asked["depth"]) == ("oolong", 500, 2)
+    assert asked["include"] == ["facts", "notes"]
+    assert trace["context"]["channels"] == answer["meta"]["channels"]
+    assert trace["context"]["kind"] == "agent"
+    assert "facts:read" in trace["context"]["scopes"]
+    assert {one["id"] for one in trace["results"]} == {fact, note}
+    assert [(one["kind"], one["id"], one["score"]) for one in trace["results"]] == [
+        (one["kind"], one["id"], pytest.approx(one["score"])) for one in answer["results"]
+    ]
+    row = world.one("SELECT results::text FROM recall_traces WHERE trace_id = %s", answer["trace_id"])
+    assert "she said" not in row, "by ids and scores alone"
+    past = world.recall("oolong", as_of=trace["as_of"])
+    assert trace_of(world, past)["as_of"] == trace["as_of"]
+
+
+def test_a_replay_shows_what_was_returned_as_it_was_then(world: World) -> None:
+    predicate(world.admin, name="works at", cardinality="single", status="active")
+    old = world.fact("Alice", "works at", "the oolong mill", confidence=0.8)
+    wrong = world.fact("Alice", "owns", "an oolong garden", confidence=0.6)
+    note = world.note("Oolong is served at nine.")
+    gone = world.note("Oolong is served at four.")
+    answer = world.recall("oolong", weights={"lexical": 1.0})
+    assert {one["id"] for one in answer["results"]} == {old, wrong, note, gone}
+    before = replayed(world, answer)
+    new = world.fact("Alice", "works at", "the coffee mill")
+    world.robin.post(f"/v1/facts/{wrong}/retract", json={"reason": "wrong"})
+    world.robin.patch(f"/v1/notes/{note}", json={"content": "Coffee is served at ten.", "reason": "new plan"})
+    assert world.robin.delete(f"/v1/notes/{gone}", params={"reason": "wrong"}).status_code == 204
+    after = replayed(world, answer)
+    assert after == before
+    assert all(one["exists"] for one in after.values())
+    assert (after[old]["fact"]["valid_to"], after[old]["fact"]["confidence"]) == (None, 0.8)
+    assert (after[wrong]["fact"]["retracted_at"], after[wrong]["fact"]["confidence"]) == (None, 0.6)
+    assert after[note]["note"]["content"] == "Oolong is served at nine."
+    assert new not in after
+
+
+def test_what_was_forgotten_is_there_by_its_id_alone(world: World) -> None:
+    known = world.fact("Mallory", "drinks", "oolong")
+    kept = world.fact("Alice", "drinks", "oolong")
+    answer = world.recall("oolong", weights={"lexical": 1.0})
+    tombstone(world.admin, "Mallory")
+    after = replayed(world, answer)
+    assert (after[known]["exists"], "fact" in after[known]) == (False, False)
+    assert after[kept]["exists"] is True
+
+
+def test_looking_back_needs_its_scope(world: World) -> None:
+    world.fact("Alice", "drinks", "oolong")
+    plain = world.issue(scopes=["facts:read", "notes:read"])
+    trace = world.recall("oolong", by=plain)["trace_id"]
+    assert plain.get(f"/v1/recall/traces/{trace}").status_code == 200
+    assert error(plain.get(f"/v1/recall/traces/{trace}/replay")) == (403, "missing_scope")
+
+
+def test_erasure_takes_traces_vectors_and_counted_words_along(world: World) -> None:
+    note = world.note("Mallory drinks quaxolotl tea.")
+    facts = [
+        world.fact("Mallory", "drinks", "quaxolotl tea", evidence=[note]),
+        world.fact("Alice", "knows", edge("Mallory")),
+    ]
+    kept = world.fact("Alice", "drinks", "oolong tea")
+    until(lambda: embedded(world, note, *facts, kept))
+    with world.superuser.transaction():
+        for name, value in (("tenant_id", world.tenant_id), ("project_id", "default")):
+            world.superuser.execute("SELECT set_config(%s, %s, true)", (f"app.{name}", value))
+        world.superuser.execute("SELECT refresh_lexicon('note', 1), refresh_lexicon('fact', 1)")
+    by_result = world.recall("tea")["trace_id"]
+    by_words = world.recall("What about Mallory?", include=["notes"], weights={"lexical": 1.0}, max_results=1)[
+        "trace_id"
+    ]
+    other = world.recall("oolong", include=["facts"], weights={"lexical": 1.0})["trace_id"]
+    assert world.one("SELECT count(*) FROM lexical_frequencies WHERE term = 'quaxolotl'") == 2
+    until_erased(world.admin, tombstone(world.admin, "Mallory", erase=True))
+    left = world.superuser.execute(
+        "SELECT trace_id::text FROM recall_traces WHERE tenant_id = %s", (world.tenant_id,)
+    ).fetchall()
+    ids = {row["trace_id"] for row in left}
+    assert other in ids
+    assert not {by_result, by_words} & ids
+    assert world.one("SELECT count(*) FROM embeddings WHERE owner_id = ANY (%s)", [note, *facts]) == 0
+    assert world.one("SELECT count(*) FROM lexical_frequencies WHERE term = 'quaxolotl'") == 0
+    assert error(world.robin.get(f"/v1/recall/traces/{by_result}")) == (404, "trace_not_found")
+    assert world.found("quaxolotl tea", include=["facts"]) == [kept]
+
+
+class Clearing:
+    """A job, as far as clearing needs one."""
+
+    def __init__(self, db: Any, tenant_id: str) -> None:
+        self.db = db
+        self.scope = Scope(tenant_id=tenant_id)
+
+
+@pytest.mark.anyio
+async def test_traces_are_kept_for_30_days_or_as_long_as_the_project_says(
+    new_world: Callable[..., World], database: TestDatabase
+) -> None:
+    world, other = new_world("other"), new_world()
+    ages = {}
+    for days in (5, 29, 31, 400):
+        ages[days] = world.recall("oolong")["trace_id"]
+        age(world, ages[days], days)
+    theirs = other.recall("oolong")["trace_id"]
+    age(other, theirs, 400)
+    db = open_database(database.settings())
+    await db.open()
+    try:
+        await clear_traces(Clearing(db, world.tenant_id))  # type: ignore[arg-type]
+        assert left(world) == {ages[5], ages[29]}
+        assert left(other) == {theirs}, "each tenant's maintenance clears its own"
+        assert world.admin.patch("/v1/admin/projects/default", json={"trace_days": 7}).status_code == 200
+        await clear_traces(Clearing(db, world.tenant_id))  # type: ignore[arg-type]
+        assert left(world) == {ages[5]}
+    finally:
+        await db.close()
+
+
+def age(world: World, trace: str, days: int) -> None:
+    world.superuser.execute(
+        "UPDATE recall_traces SET created_at = created_at - make_interval(days => %s) WHERE trace_id = %s",
+        (days, trace),
+    )
+
+
+def left(world: World) -> set[str]:
+    rows = world.superuser.execute(
+        "SELECT trace_id::text AS id FROM recall_traces WHERE tenant_id = %s AND request ->> 'query' = 'oolong'",
+        (world.tenant_id,),
+    ).fetchall()
+    return {row["id"] for row in rows}
