@@ -1,5 +1,6 @@
 """Notes stored and questions asked through the service, and what its answers are worth."""
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -154,7 +155,7 @@ def ask_all(projects: list[Project], ways: dict[str, dict[str, Any]]) -> dict[st
 
 
 # As recall_notes looks terms up: the rarest, as long as they bring few notes; and all of them, whatever they bring.
-PRUNED = "choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,"
+PRUNED = re.compile(r"choose_terms\(v_terms\.terms, [\w.]+, \d+\), v_terms\.average, \d+,")
 EVERY_TERM = "v_terms.terms, v_terms.average, 1000000,"
 
 
@@ -165,8 +166,9 @@ def without_pruning(database: TestDatabase) -> Iterator[None]:
         row = connection.execute("SELECT pg_get_functiondef(to_regproc('recall_notes'))").fetchone()
         assert row is not None
         usual: str = row[0]
-        assert PRUNED in usual, "recall_notes is written another way by now"
-        connection.execute(usual.replace(PRUNED, EVERY_TERM).encode())
+        changed, found = PRUNED.subn(EVERY_TERM, usual)
+        assert found == 1, "recall_notes is written another way by now"
+        connection.execute(changed.encode())
         try:
             yield
         finally:

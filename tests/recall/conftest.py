@@ -1,17 +1,20 @@
-"""What the tests of recall share: worlds of their own, one service for all of a module, and vectors chosen by hand."""
+"""What the tests of recall share: one service for most of them, worlds of their own in it, vectors chosen by hand."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 
-from tests.conftest import Tenancy
+from tests.conftest import Tenancy, TestDatabase, cloned
 from tests.facts.conftest import UNLIMITED, superuser  # noqa: F401
 from tests.history.conftest import worker  # noqa: F401
-from tests.recall.shared import Superuser, Vectors, World, asked
-from tests.service import RunningService
+from tests.recall.shared import Vectors, World, asked
+from tests.service import RunningService, start_service
 
 
 @pytest.fixture(scope="session")
@@ -22,29 +25,39 @@ def vectors() -> Iterator[Vectors]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def new_world(
-    tenancy: Tenancy,
-    service: RunningService,
-    superuser: Superuser,  # noqa: F811
-    vectors: Vectors,
-) -> Iterator[Callable[..., World]]:
-    """Tenants that nobody else writes into."""
-    warm: list[bool] = []
+@contextmanager
+def worlds(database: TestDatabase, service: RunningService, vectors: Vectors) -> Iterator[Callable[..., World]]:
+    """Makes tenants that nobody else writes into."""
+    kind = psycopg.Connection[dict[str, Any]]
     with ExitStack() as stack:
+        connection = stack.enter_context(kind.connect(database.superuser, autocommit=True, row_factory=dict_row))
+        warm: list[bool] = []
+
+        def client(key: str, project: str = "default") -> httpx.Client:
+            headers = {"Authorization": f"Bearer {key}", "X-Project-Id": project}
+            return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers))
 
         def build(*projects: str) -> World:
-            def client(key: str, project: str = "default") -> httpx.Client:
-                headers = {"Authorization": f"Bearer {key}", "X-Project-Id": project}
-                return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers))
-
-            world = World.make(tenancy, client, superuser, vectors, projects=projects, limits=UNLIMITED)
-            # The model is loaded at the first use, for which nobody waits long.
+            world = World.make(Tenancy(database), client, connection, vectors, projects=projects, limits=UNLIMITED)
+            # The model is loaded at its first use, for which nobody waits long.
             while not warm and asked(world.robin, query="Is anybody there?")["meta"]["degraded"]:
                 time.sleep(0.1)
             warm.append(True)
             return world
 
+        yield build
+
+
+@pytest.fixture(scope="session")
+def new_world(
+    superuser_conninfo: str, template: str, app_password: str, vectors: Vectors
+) -> Iterator[Callable[..., World]]:
+    """Worlds in a service that most tests of recall share; no worker is beside it."""
+    with (
+        cloned(superuser_conninfo, template, app_password) as database,
+        start_service(database.url("app")) as service,
+        worlds(database, service, vectors) as build,
+    ):
         yield build
 
 

@@ -1,20 +1,29 @@
 """Traces of recall, the worker beside it, and what erasure leaves of both."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from app.db.scope import Scope
-from app.main import open_database
+from app.operations.administration import with_database
 from app.recall.tasks import clear_traces
 from tests.conftest import TestDatabase
 from tests.facts.shared import error, predicate
 from tests.history.shared import tombstone, until_erased
-from tests.recall.shared import VECTOR, World, edge
+from tests.recall.conftest import worlds
+from tests.recall.shared import VECTOR, Vectors, World, edge
+from tests.service import RunningService
 
 pytestmark = pytest.mark.usefixtures("worker")
+
+
+@pytest.fixture(scope="module")
+def new_world(database: TestDatabase, service: RunningService, vectors: Vectors) -> Iterator[Callable[..., World]]:
+    """Worlds in a service of this module alone."""
+    with worlds(database, service, vectors) as build:
+        yield build
 
 
 def trace_of(world: World, answer: dict[str, Any]) -> dict[str, Any]:
@@ -128,16 +137,21 @@ def test_erasure_takes_traces_vectors_and_counted_words_along(world: World) -> N
     ]
     kept = world.fact("Alice", "drinks", "oolong tea")
     until(lambda: embedded(world, note, *facts, kept))
-    with world.superuser.transaction():
-        for name, value in (("tenant_id", world.tenant_id), ("project_id", "default")):
-            world.superuser.execute("SELECT set_config(%s, %s, true)", (f"app.{name}", value))
-        world.superuser.execute("SELECT refresh_lexicon('note', 1), refresh_lexicon('fact', 1)")
+
+    def counted() -> bool:
+        """The worker counts words too, but only frequent ones."""
+        with world.superuser.transaction():
+            for name, value in (("tenant_id", world.tenant_id), ("project_id", "default")):
+                world.superuser.execute("SELECT set_config(%s, %s, true)", (f"app.{name}", value))
+            world.superuser.execute("SELECT refresh_lexicon('note', 1), refresh_lexicon('fact', 1)")
+        return world.one("SELECT count(*) FROM lexical_frequencies WHERE term = 'quaxolotl'") == 2
+
+    until(counted)
     by_result = world.recall("tea")["trace_id"]
     by_words = world.recall("What about Mallory?", include=["notes"], weights={"lexical": 1.0}, max_results=1)[
         "trace_id"
     ]
     other = world.recall("oolong", include=["facts"], weights={"lexical": 1.0})["trace_id"]
-    assert world.one("SELECT count(*) FROM lexical_frequencies WHERE term = 'quaxolotl'") == 2
     until_erased(world.admin, tombstone(world.admin, "Mallory", erase=True))
     left = world.superuser.execute(
         "SELECT trace_id::text FROM recall_traces WHERE tenant_id = %s", (world.tenant_id,)
@@ -159,28 +173,29 @@ class Clearing:
         self.scope = Scope(tenant_id=tenant_id)
 
 
-@pytest.mark.anyio
-async def test_traces_are_kept_for_30_days_or_as_long_as_the_project_says(
+def test_traces_are_kept_for_30_days_or_as_long_as_the_project_says(
     new_world: Callable[..., World], database: TestDatabase
 ) -> None:
-    world, other = new_world("other"), new_world()
+    world, other = new_world(), new_world()
     ages = {}
     for days in (5, 29, 31, 400):
         ages[days] = world.recall("oolong")["trace_id"]
         age(world, ages[days], days)
     theirs = other.recall("oolong")["trace_id"]
     age(other, theirs, 400)
-    db = open_database(database.settings())
-    await db.open()
-    try:
-        await clear_traces(Clearing(db, world.tenant_id))  # type: ignore[arg-type]
-        assert left(world) == {ages[5], ages[29]}
-        assert left(other) == {theirs}, "each tenant's maintenance clears its own"
-        assert world.admin.patch("/v1/admin/projects/default", json={"trace_days": 7}).status_code == 200
-        await clear_traces(Clearing(db, world.tenant_id))  # type: ignore[arg-type]
-        assert left(world) == {ages[5]}
-    finally:
-        await db.close()
+
+    def clear() -> None:
+        async def work(db: Any) -> None:
+            await clear_traces(Clearing(db, world.tenant_id))  # type: ignore[arg-type]
+
+        with_database(database.settings(), work)
+
+    clear()
+    assert left(world) == {ages[5], ages[29]}
+    assert left(other) == {theirs}, "each tenant's maintenance clears its own"
+    assert world.admin.patch("/v1/admin/projects/default", json={"trace_days": 7}).status_code == 200
+    clear()
+    assert left(world) == {ages[5]}
 
 
 def age(world: World, trace: str, days: int) -> None:
