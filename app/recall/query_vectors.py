@@ -8,8 +8,9 @@ from app.recall.embedding.models import ActiveModel, ModelRow
 from app.recall.means import QueryVector
 from app.recall.schemas import EmbeddingRead
 
-# Nobody waits longer for a vector.
+# Nobody waits longer for a vector; the local model alone is waited for while it is loaded, once.
 PATIENCE_SECONDS = 2.0
+LOADING_SECONDS = 30.0
 REMEMBERED = 512
 
 
@@ -35,7 +36,8 @@ class ModelVectors:
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return known
-        vector = await self._embedders.of(model).embed_query(query, seconds=PATIENCE_SECONDS)
+        patience = LOADING_SECONDS if model.provider == "local" else PATIENCE_SECONDS
+        vector = await self._embedders.of(model).embed_query(query, seconds=patience)
         if vector is None:
             return None
         made = QueryVector(

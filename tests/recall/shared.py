@@ -5,7 +5,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
@@ -19,6 +19,7 @@ from tests.facts import shared as facts
 
 Superuser = psycopg.Connection[dict[str, Any]]
 Found = dict[str, Any]
+T = TypeVar("T")
 
 LEXICAL = {"lexical": 1.0}
 VECTOR = {"vector": 1.0}
@@ -163,6 +164,17 @@ class World:
             "valid_from = valid_from - make_interval(secs => %s) WHERE tenant_id = %s AND fact_id = %s",
             (days * 86_400, days * 86_400, self.tenant_id, fact_id),
         )
+
+    def undisturbed(self, work: Callable[[], T]) -> T:
+        """Done at a stretch: none of the accesses that are counted now and then was counted meanwhile."""
+        while True:
+            before = self._accesses()
+            made = work()
+            if self._accesses() == before:
+                return made
+
+    def _accesses(self) -> int:
+        return self.one("SELECT sum(access_count) FROM graph_facts WHERE tenant_id = %s", self.tenant_id)
 
     def one(self, query: str, *values: Any) -> Any:
         row = self.superuser.execute(query.encode(), values).fetchone()

@@ -29,19 +29,19 @@ TOLD = ("lexical_raw", "cosine", "graph_raw", "raw_score")
 
 
 def snapshot(world: World, client: httpx.Client) -> list[Any]:
-    """All that can be told from the answers, but for age and the trace."""
+    """All that can be told from the answers, but for the trace, and for age and accesses of what may be read."""
     seen: list[Any] = []
     for ask in CHANNELS:
         for more in ({}, {"as_of": world.now()}):
             sent = {"lambda_mmr": 1.0, "debug": True, "token_budget": 50_000, "max_results": 200, **ask, **more}
             answer = world.recall(QUERY, by=client, **sent)
-            scores = [
+            scores = sorted(
                 (
                     one["id"],
                     *(round(one[name] or 0.0, 6) for name in ("lexical_raw", "cosine", "graph_raw", "raw_score")),
                 )
                 for one in answer["scores_debug"]
-            ]
+            )
             card = answer["memory_card"]
             seen.append((scores, answer["meta"]["candidates"], answer["tokens_used"], card and card["value"]))
     return seen

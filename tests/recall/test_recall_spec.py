@@ -335,14 +335,15 @@ def test_20_2_6_of_contradicting_facts_the_preferred_one_at_7_tenths(world: Worl
     calm = world.fact("Alice", "born on", "a Tuesday", confidence=0.9)
     for turn, one in enumerate((sure, less, calm)):
         world.place(one, query, 0.8, turn=turn)
+    both = world.scores(query, include=["facts"], include_contradicted=True)
+    assert both[sure]["salience"] == pytest.approx(0.9 * 0.7, abs=NEAR)
+    assert both[less]["salience"] == pytest.approx(0.8 * 0.7, abs=NEAR)
+    assert both[calm]["salience"] == pytest.approx(0.9, abs=NEAR)
     for weights in (LEXICAL, VECTOR, DEFAULTS):
         answer = world.recall(query, include=["facts"], weights=weights, lambda_mmr=1)
         assert {one["id"]: one["contradicted"] for one in answer["results"]} == {sure: True, calm: False}, weights
         both = world.scores(query, include=["facts"], weights=weights, include_contradicted=True)
         assert set(both) == {sure, less, calm}
-        assert both[sure]["salience"] == pytest.approx(0.9 * 0.7, abs=NEAR)
-        assert both[less]["salience"] == pytest.approx(0.8 * 0.7, abs=NEAR)
-        assert both[calm]["salience"] == pytest.approx(0.9, abs=NEAR)
     kept = world.one("SELECT count(*) FROM embeddings WHERE tenant_id = %s", world.tenant_id)
     assert kept == 3, "both keep their vectors"
     (conflict,) = world.robin.get("/v1/conflicts").json()["conflicts"]
