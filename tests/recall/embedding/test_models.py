@@ -278,6 +278,13 @@ async def test_once_there_are_vectors_the_setting_replaces_nothing(bench: Bench)
     assert [model.name for model in await list_models(bench.db)] == ["fake/words"]
 
 
+@pytest.mark.parametrize("command", [[], ["status"], ["add"], ["activate"], ["drop"]], ids=" ".join)
+def test_every_command_has_help(command: list[str]) -> None:
+    ended = palimpsest("embeddings", *command, "--help")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("usage: palimpsest embeddings")
+
+
 def test_the_owner_alone_changes_models(database: TestDatabase) -> None:
     with psycopg.connect(database.app) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("UPDATE embedding_models SET active = false")
