@@ -1,5 +1,6 @@
 """Results as text: what a value says, and what a prompt can take as it is."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,11 +11,13 @@ from msgspec import UNSET
 from app.facts.schemas import FactRead
 from app.recall.schemas import RecalledFact, RecalledNote
 
+# As the database tells a URI from a name.
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
+
 
 def last_segment(name: str) -> str:
     """What a URI calls a thing; any other name is itself."""
-    scheme, colon, rest = name.partition(":")
-    if not colon or not rest or " " in name or not scheme.isidentifier():
+    if URI.fullmatch(name) is None:
         return name
     return name.rstrip("/").replace(":", "/").rpartition("/")[2] or name
 
