@@ -31,7 +31,7 @@ BEGIN
                 WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
     INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
-    IF v_vectors > 10000 THEN
+    IF v_vectors > 30000 THEN
         SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share FROM pg_class r
         WHERE r.oid = (SELECT e.tableoid FROM embeddings e
                        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
@@ -51,16 +51,18 @@ BEGIN
             '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $8'
             '    OFFSET 0) h';
     END IF;
-    IF v_share >= 0.05 THEN
+    -- To find one that fits by the index takes as long as to look at fifty, and the longer the fewer fit.
+    IF v_share >= 0.05 AND v_vectors > 50 * p_limit / v_share THEN
         -- Here, and not with the function: a session that has met no vector yet does not know these settings.
         PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '200', true),
                 set_config('hnsw.max_scan_tuples', '40000', true);
         PERFORM set_config('enable_sort', 'off', true);
+        -- Plus zero at the end: what a relaxed index answers only seems to be in order, and would not be sorted.
         RETURN QUERY EXECUTE format(
             'WITH near AS MATERIALIZED ('
             '    SELECT e.owner_id, e.vector::vector(%1$s) <#> $1::vector(%1$s) AS distance FROM embeddings e %2$s'
             '    WHERE %3$s%4$s%5$s ORDER BY e.vector::vector(%1$s) <#> $1::vector(%1$s) LIMIT $6)'
-            'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
+            'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance + 0, n.owner_id',
             p_dimensions, v_holds, v_mine, p_model, v_enough)
         USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence,
               p_trust;

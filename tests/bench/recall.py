@@ -181,6 +181,10 @@ FILL_COUNTS = """
            count(*) FILTER (WHERE owner_kind = 'fact'), now()
     FROM embeddings GROUP BY 1, 2, 3, 4
     ON CONFLICT DO NOTHING"""
+INDEXES = """
+    SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index i
+    JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+    WHERE i.indrelid = 'embeddings'::regclass AND a.amname = 'hnsw'"""
 # Names whose vectors are kept where the archive's are.
 BESIDE = """
     SELECT t FROM generate_series(1, 1000) i, LATERAL (SELECT 'sized-' || i AS t) n, generate_series(0, 7) r
@@ -221,9 +225,9 @@ def _fill(connection: Connection, language: Language, space: Space) -> Archive:
         cursor.execute(FILL_TENANTS.encode(), {"names": [*names, *small]})
     connection.execute(DRAFTS.encode())
     # Faster in one go than one by one.
-    row = connection.execute("SELECT pg_get_indexdef('embeddings_1_idx'::regclass)").fetchone()
-    assert row is not None
-    connection.execute("DROP INDEX embeddings_1_idx")
+    indexes = connection.execute(INDEXES.encode()).fetchall()
+    for name, _ in indexes:
+        connection.execute(f"DROP INDEX {name}".encode())
     entities = language.names(ENTITIES)
     mentioned = _fill_notes(connection, language, space, ARCHIVE, NOTES, entities)
     for name, count in zip([*names, *small], [*SIZED, *(SMALL * [SMALL_NOTES])], strict=True):
@@ -232,7 +236,8 @@ def _fill(connection: Connection, language: Language, space: Space) -> Archive:
     connection.execute(FILL_MENTIONS.encode(), {"notes": list(mentioned), "names": list(mentioned.values())})
     connection.execute(FILL_COUNTS.encode())
     connection.execute("SET maintenance_work_mem = '1GB'")
-    connection.execute(row[0].replace(" ON ONLY ", " ON ").encode())
+    for _, definition in indexes:
+        connection.execute(definition.replace(" ON ONLY ", " ON ").encode())
     for kind in ("note", "fact"):
         with connection.transaction():
             connection.execute("SELECT set_scope(%s, %s, %s, %s::uuid[], %s)", ROBIN)
@@ -376,7 +381,7 @@ class Recorder(Database):
 class NoVectors:
     """Nothing is embedded."""
 
-    async def embed(self, query: str) -> QueryVector | None:
+    async def embed(self, tenant_id: str, query: str) -> QueryVector | None:
         return None
 
 
