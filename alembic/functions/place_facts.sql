@@ -252,7 +252,8 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
     PERFORM queue_units(p_tenant, p_project, 'fact', ARRAY(
-        SELECT w.fact_id FROM unnest(v_all) w WHERE w.is_new));
+        SELECT w.fact_id FROM unnest(v_all) w JOIN unnest(p_drafts) d ON d.idx = w.idx
+        WHERE w.is_new AND d.suppression = 0));
     RETURN v_all;
 END
 $$;

@@ -105,6 +105,10 @@ BEGIN
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'fact'
       AND x.owner_id = f.fact_id;
+    DELETE FROM embedding_queue q USING graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.suppression > 0 AND q.tenant_id = p_tenant
+      AND q.project_id = p_project AND q.model_id IN (SELECT m.model_id FROM embedding_models m)
+      AND q.owner_kind = 'fact' AND q.owner_id = f.fact_id;
     PERFORM queue_units(p_tenant, p_project, 'fact', v_restored);
     -- What links two rows is as hidden as the more hidden of them.
     UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)

@@ -59,7 +59,14 @@ BEGIN
         END IF;
         UPDATE memory_notes n SET suppression = v_change.level
         WHERE n.tenant_id = p_tenant AND n.note_id = v_change.note_id;
-        PERFORM queue_units(p_tenant, v_change.project_id, 'note', ARRAY[v_change.note_id]);
+        IF v_change.level = 0 THEN
+            PERFORM queue_units(p_tenant, v_change.project_id, 'note', ARRAY[v_change.note_id]);
+        ELSE
+            DELETE FROM embedding_queue q
+            WHERE q.tenant_id = p_tenant AND q.project_id = v_change.project_id
+              AND q.model_id IN (SELECT m.model_id FROM embedding_models m) AND q.owner_kind = 'note'
+              AND q.owner_id = v_change.note_id;
+        END IF;
     END LOOP;
     UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)

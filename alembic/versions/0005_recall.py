@@ -2816,7 +2816,8 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
     PERFORM queue_units(p_tenant, p_project, 'fact', ARRAY(
-        SELECT w.fact_id FROM unnest(v_all) w WHERE w.is_new));
+        SELECT w.fact_id FROM unnest(v_all) w JOIN unnest(p_drafts) d ON d.idx = w.idx
+        WHERE w.is_new AND d.suppression = 0));
     RETURN v_all;
 END
 $$;
@@ -2990,6 +2991,10 @@ BEGIN
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'fact'
       AND x.owner_id = f.fact_id;
+    DELETE FROM embedding_queue q USING graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND f.suppression > 0 AND q.tenant_id = p_tenant
+      AND q.project_id = p_project AND q.model_id IN (SELECT m.model_id FROM embedding_models m)
+      AND q.owner_kind = 'fact' AND q.owner_id = f.fact_id;
     PERFORM queue_units(p_tenant, p_project, 'fact', v_restored);
     -- What links two rows is as hidden as the more hidden of them.
     UPDATE graph_fact_evidence x SET suppression = stricter_level(f.suppression, n.suppression)
@@ -3076,7 +3081,14 @@ BEGIN
         END IF;
         UPDATE memory_notes n SET suppression = v_change.level
         WHERE n.tenant_id = p_tenant AND n.note_id = v_change.note_id;
-        PERFORM queue_units(p_tenant, v_change.project_id, 'note', ARRAY[v_change.note_id]);
+        IF v_change.level = 0 THEN
+            PERFORM queue_units(p_tenant, v_change.project_id, 'note', ARRAY[v_change.note_id]);
+        ELSE
+            DELETE FROM embedding_queue q
+            WHERE q.tenant_id = p_tenant AND q.project_id = v_change.project_id
+              AND q.model_id IN (SELECT m.model_id FROM embedding_models m) AND q.owner_kind = 'note'
+              AND q.owner_id = v_change.note_id;
+        END IF;
     END LOOP;
     UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)

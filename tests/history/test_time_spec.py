@@ -888,6 +888,10 @@ class Rows:
         # The audit log has ids and counts of what was done, and never content.
         return {name: count for name, count in self.seen(reach, self.ids + self.words).items() if name != "audit_log"}
 
+    def kept_with_reach(self, reach: str) -> dict[str, int]:
+        # What is only to be done ends when it is hidden, and begins anew when it is restored.
+        return {name: count for name, count in self.with_reach(reach).items() if name != "embedding_queue"}
+
 
 @pytest.fixture
 def hanging(robin: httpx.Client, database: TestDatabase) -> Rows:
@@ -913,7 +917,7 @@ def hanging(robin: httpx.Client, database: TestDatabase) -> Rows:
 
 def test_24_4_the_database_itself_hides_what_is_held(hanging: Rows, admin: httpx.Client) -> None:
     """Without reach legal_hold the service's own role sees no row of it in any table, and with it all of them."""
-    before = hanging.with_reach("")
+    before = hanging.kept_with_reach("")
     assert set(before) >= HANGING
     made = tombstone(admin, f"{hanging.words[0]} of Petén", legal_hold=True)
     assert hanging.with_reach("") == {}
@@ -923,7 +927,7 @@ def test_24_4_the_database_itself_hides_what_is_held(hanging: Rows, admin: httpx
     assert hanging.with_reach("") == {}
     assert hanging.with_reach("legal_hold") == {**before, "tombstones": 1}
     revoke(admin, made)
-    assert hanging.with_reach("") == before
+    assert hanging.kept_with_reach("") == before
 
 
 def test_24_4_the_reach_of_a_hold_does_not_uncover_what_is_forgotten(hanging: Rows, admin: httpx.Client) -> None:

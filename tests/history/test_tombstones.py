@@ -33,6 +33,11 @@ def visible(database: TestDatabase, *, reach: str = "", agent: str = "robin") ->
     return seen
 
 
+def stored(seen: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The same without what is only to be done: what is restored is embedded anew."""
+    return {table: rows for table, rows in seen.items() if table != "embedding_queue"}
+
+
 def hanging_on(database: TestDatabase, seen: dict[str, set[str]], *marks: str) -> list[str]:
     """Rows among these that hold one of the marks."""
     return [f"{table}: {row}" for table, rows in seen.items() for row in rows if any(mark in row for mark in marks)]
@@ -97,25 +102,25 @@ def test_it_hides_everything_that_hangs_on_it(
 def test_revoking_restores_exactly_what_it_hid(
     world: World, admin: httpx.Client, database: TestDatabase, hold: bool, scope: Any
 ) -> None:
-    before = visible(database), visible(database, reach="legal_hold")
+    before = stored(visible(database)), stored(visible(database, reach="legal_hold"))
     made = tombstone(admin, world.name, legal_hold=hold, scope=scope)
-    assert visible(database) != before[0]
+    assert stored(visible(database)) != before[0]
     revoked = revoke(admin, made)
     assert revoked["revocation"]["reason"] == "a mistake"
-    assert (visible(database), visible(database, reach="legal_hold")) == before
+    assert (stored(visible(database)), stored(visible(database, reach="legal_hold"))) == before
 
 
 def test_of_two_that_hide_the_same_fact_each_has_to_go(
     world: World, robin: httpx.Client, admin: httpx.Client, database: TestDatabase
 ) -> None:
-    before = visible(database)
+    before = stored(visible(database))
     shared = {world.facts[4]["fact_id"], world.facts[5]["fact_id"]}
     first, second = tombstone(admin, world.name), tombstone(admin, world.other, legal_hold=True)
     revoke(admin, first)
     assert not shared & set(ids(listed(robin)))
     assert ids(listed(robin, entity=world.name))
     revoke(admin, second)
-    assert visible(database) == before
+    assert stored(visible(database)) == before
 
 
 @pytest.mark.parametrize("order", [(False, True), (True, False)])
