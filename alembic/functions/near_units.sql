@@ -31,7 +31,7 @@ BEGIN
                 WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
     INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
-    IF v_vectors > 30000 THEN
+    IF v_vectors > 25000 THEN
         SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share FROM pg_class r
         WHERE r.oid = (SELECT e.tableoid FROM embeddings e
                        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);

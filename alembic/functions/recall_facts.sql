@@ -4,7 +4,7 @@
 -- far as it has one, and what salience asks. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION recall_facts(
     p_tenant text, p_project text, p_query text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
-    p_valid timestamptz, p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[],
+    p_near int, p_valid timestamptz, p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[],
     p_confidence double precision, p_trust double precision, p_depth int, p_notes uuid[])
 RETURNS text
 LANGUAGE plpgsql VOLATILE
@@ -65,7 +65,7 @@ BEGIN
         IF v_query IS NOT NULL THEN
             v_near := ARRAY(
                 SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope, p_valid, p_known,
+                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_near, p_scope, p_valid, p_known,
                     p_relations, p_confidence, p_trust) n);
             -- Cards tell of the present alone.
             IF p_known IS NULL AND p_valid IS NULL THEN

@@ -964,7 +964,7 @@ BEGIN
                 WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
     INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
-    IF v_vectors > 30000 THEN
+    IF v_vectors > 25000 THEN
         SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share FROM pg_class r
         WHERE r.oid = (SELECT e.tableoid FROM embeddings e
                        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
@@ -1157,7 +1157,7 @@ $$;
     """
 CREATE OR REPLACE FUNCTION recall_facts(
     p_tenant text, p_project text, p_query text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
-    p_valid timestamptz, p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[],
+    p_near int, p_valid timestamptz, p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[],
     p_confidence double precision, p_trust double precision, p_depth int, p_notes uuid[])
 RETURNS text
 LANGUAGE plpgsql VOLATILE
@@ -1218,7 +1218,7 @@ BEGIN
         IF v_query IS NOT NULL THEN
             v_near := ARRAY(
                 SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_limit, p_scope, p_valid, p_known,
+                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_near, p_scope, p_valid, p_known,
                     p_relations, p_confidence, p_trust) n);
             -- Cards tell of the present alone.
             IF p_known IS NULL AND p_valid IS NULL THEN
@@ -4171,7 +4171,7 @@ SIGNATURES: tuple[str, ...] = (
     "read_card_facts(uuid, json)",
     "read_units(smallint, int, double precision, text[])",
     (
-        "recall_facts(text, text, text, smallint, int, text, int, timestamptz, timestamptz, text, uuid, "
+        "recall_facts(text, text, text, smallint, int, text, int, int, timestamptz, timestamptz, text, uuid, "
         "uuid[], double precision, double precision, int, uuid[])"
     ),
     (
@@ -4199,7 +4199,8 @@ SIGNATURES: tuple[str, ...] = (
 FILL = """
 INSERT INTO embedding_models (model_id, provider, model, version, dimensions, active, created_at, activated_at)
 VALUES (1, 'local', 'all-MiniLM-L6-v2', 1, 384, true, now(), now());
-CREATE INDEX embeddings_1_idx ON embeddings USING hnsw ((vector::vector(384)) vector_ip_ops) WHERE model_id = 1;
+CREATE INDEX embeddings_1_idx ON embeddings USING hnsw ((vector::vector(384)) vector_ip_ops)
+    WITH (ef_construction = 128) WHERE model_id = 1;
 UPDATE memory_notes n
 SET terms = note_terms(n.tenant_id, n.project_id, n.author, n.occurred_at, n.tags, n.content),
     telling = count_telling(n.tenant_id, n.project_id, n.content);

@@ -14,9 +14,10 @@ from app.retrieval import normalisation, threads
 from app.retrieval.normalisation import Scores
 from app.web.auth import Principal, require_project
 
-# As many from each channel. Notes bring their neighbours along, so that fewer of them are as many candidates.
+# As many from each channel at the most. Notes bring their neighbours along, and vectors are dear: fewer of them find
+# the same, unless many are wanted.
 LIMIT = 200
-NOTE_LIMIT = 60
+FEW = 60
 LINKED = 30
 LINKED_REACH = 1
 HOP_SOURCES = 2
@@ -69,6 +70,11 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     min_trust: float = 0.0
     depth: int = 1
     results: int = 50
+
+    @property
+    def few(self) -> int:
+        """How many of those that are dear to find: more where more are wanted."""
+        return min(max(FEW, self.results), LIMIT)
 
     def parameters(self, who: Principal) -> dict[str, Any]:
         """For the statements of recall."""
@@ -143,7 +149,7 @@ async def find_notes(db: Database, who: Principal, sought: Sought, *, wanted: li
     """The notes the channels find; or only `wanted`, where they are given."""
     params = {
         **sought.parameters(who),
-        "limit": min(max(NOTE_LIMIT, sought.results), LIMIT) if wanted is None else 0,
+        "limit": sought.few if wanted is None else 0,
         "wanted": wanted or [],
     }
     (row,) = await look_back(db, who, queries.RECALL_NOTES, params)
@@ -176,6 +182,7 @@ async def find_facts(db: Database, who: Principal, sought: Sought, *, notes: lis
     params = {
         **sought.parameters(who),
         "limit": LIMIT,
+        "near": sought.few,
         "entity": sought.entity,
         "relations": sought.relations,
         "min_confidence": sought.min_confidence,

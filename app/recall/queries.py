@@ -14,7 +14,7 @@ RECALL_LINKED = (
 )
 # What ranking needs of the facts a query finds.
 RECALL_FACTS = (
-    f"SELECT recall_facts({_PLACE}, %(limit)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, "
+    f"SELECT recall_facts({_PLACE}, %(limit)s, %(near)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, "
     "%(entity)s::uuid, %(relations)s::uuid[], %(min_confidence)s::double precision, %(min_trust)s::double precision, "
     "%(depth)s::int, %(notes)s::uuid[]) AS found"
 )

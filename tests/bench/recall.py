@@ -22,7 +22,7 @@ from app.db.database import Database, Row, Scoped
 from app.providers.local import LocalEmbedder
 from app.recall import queries, recalling
 from app.recall.accesses import AccessCounts
-from app.recall.candidates import NOTE_LIMIT
+from app.recall.candidates import FEW
 from app.recall.embedding.tasks import FREQUENT
 from app.recall.means import Means, QueryVector
 from app.recall.schemas import RecallAsk
@@ -456,7 +456,7 @@ def lexical(database: TestDatabase, *, rounds: int) -> list[Figure]:
                 query = " ".join(chance.choice(known, TERMS, replace=False))
                 connection.execute(SET_SCOPE, ROBIN)
                 started = time.perf_counter()
-                found = connection.execute(LOOKUP.encode(), {"query": query, "limit": NOTE_LIMIT}).fetchone()
+                found = connection.execute(LOOKUP.encode(), {"query": query, "limit": FEW}).fetchone()
                 seconds = time.perf_counter() - started
                 connection.commit()
                 assert found is not None

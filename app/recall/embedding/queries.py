@@ -100,7 +100,10 @@ def index_name(model_id: int) -> str:
 
 def create_index(model_id: int, dimensions: int, partitions: list[str]) -> list[str]:
     """The statements that make a model's index while vectors of others are being written; each on its own."""
-    definition = f"USING hnsw ((vector::vector({dimensions:d})) vector_ip_ops) WHERE model_id = {model_id:d}"
+    definition = (
+        f"USING hnsw ((vector::vector({dimensions:d})) vector_ip_ops) WITH (ef_construction = 128) "
+        f"WHERE model_id = {model_id:d}"
+    )
     whole = index_name(model_id)
     statements = [f"CREATE INDEX {whole} ON ONLY embeddings {definition}"]
     for part in partitions:
