@@ -1624,11 +1624,12 @@ CREATE OR REPLACE FUNCTION record_trace(
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
-SET synchronous_commit = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
+    -- For the transaction and not the function: it is the commit that would wait.
+    PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
     INSERT INTO recall_traces (
         tenant_id, trace_id, project_id, agent_id, key_id, request, context, results, valid_at, as_of, created_at)

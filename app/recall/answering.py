@@ -81,7 +81,12 @@ async def answer(
     trace_id = new_id()
     meta = _meta(asked, vector, candidates)
     await traces.record(
-        db, who, trace_id=trace_id, asked=asked, meta=meta, results=[(r.kind, str(r.id), r.score) for r in results]
+        db,
+        who,
+        trace_id=trace_id,
+        asked=asked,
+        meta=meta,
+        results=[(_kind(result), str(result.id), result.score) for result in results],
     )
     return RecallRead(
         query=asked.query,
@@ -100,6 +105,10 @@ async def answer(
     )
 
 
+def _kind(result: RecalledFact | RecalledNote) -> str:
+    return "fact" if isinstance(result, RecalledFact) else "note"
+
+
 def _pool_size(asked: Asked) -> int:
     fit = asked.ask.token_budget // TOKENS_FOR_FRAME + 1
     return min(POOL_FACTOR * min(asked.ask.max_results, fit), MOST_IN_POOL)
@@ -108,7 +117,7 @@ def _pool_size(asked: Asked) -> int:
 class Contents:
     """The candidates as they are read, under the policy."""
 
-    def __init__(self, facts: dict[str, FactRead], notes: dict[str, Row], vectors: dict[str, list[float]]) -> None:
+    def __init__(self, facts: dict[str, FactRead], notes: dict[str, Row], vectors: dict[str, bytes]) -> None:
         self.facts = facts
         self.notes = notes
         self._vectors = vectors
@@ -119,9 +128,10 @@ class Contents:
         """Their vectors in order, as rows; zeros for what has none."""
         if not self._vectors:
             return None
-        size = len(next(iter(self._vectors.values())))
-        nothing = [0.0] * size
-        return np.asarray([self._vectors.get(one.id, nothing) for one in pool], dtype=np.float32)
+        # As PostgreSQL sends them: two short numbers, then the numbers themselves.
+        read = {unit: np.frombuffer(sent, dtype=">f4", offset=4) for unit, sent in self._vectors.items()}
+        nothing = np.zeros_like(next(iter(read.values())))
+        return np.asarray([read.get(one.id, nothing) for one in pool], dtype=np.float32)
 
 
 async def _read(

@@ -42,7 +42,7 @@ NOTES = """
       AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
 # The vectors of units, as far as they have any.
 VECTORS = """
-    SELECT e.owner_id, e.vector::real[] AS vector FROM embeddings e
+    SELECT e.owner_id, vector_send(e.vector) AS vector FROM embeddings e
     WHERE e.tenant_id = %(tenant)s AND e.model_id = %(model)s AND e.view = 'self'
       AND e.owner_kind IN ('note', 'fact') AND e.owner_id = ANY (%(ids)s::uuid[])"""
 # The facts that a hash means.

@@ -77,10 +77,9 @@ class ValueRead(Read, frozen=True, kw_only=True):
     v: Any
 
 
-class RecalledFact(FactRead, frozen=True, kw_only=True):
+class RecalledFact(FactRead, frozen=True, kw_only=True, tag_field="kind", tag="fact"):
     """A fact that was recalled: as it is read alone, and with its score."""
 
-    kind: Literal["fact"] = "fact"
     id: UUID
     entity: str
     relation: str
@@ -92,10 +91,9 @@ class RecalledFact(FactRead, frozen=True, kw_only=True):
     """It is here because that fact was concluded from it."""
 
 
-class RecalledNote(Read, frozen=True, kw_only=True):
+class RecalledNote(Read, frozen=True, kw_only=True, tag_field="kind", tag="note"):
     """A note that was recalled."""
 
-    kind: Literal["note"] = "note"
     id: UUID
     note_id: UUID
     content: str
