@@ -12,10 +12,12 @@ TABLE_MODULES = (
     "app.web.tables",
     "app.jobs.tables",
     "app.notes.tables",
+    "app.notes.documents.tables",
     "app.facts.tables",
     "app.facts.upkeep.tables",
     "app.history.tables",
     "app.recall.tables",
+    "app.pipeline.tables",
 )
 
 

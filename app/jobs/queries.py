@@ -14,7 +14,7 @@ from app.web.queries import hot_query
 
 COLUMNS = (
     "job_id", "project_id", "kind", "status", "priority", "attempts", "max_attempts", "created_by", "last_error",
-    "created_at", "available_at", "started_at", "finished_at",
+    "created_at", "available_at", "started_at", "finished_at", "result",
 )  # fmt: skip
 
 # Read one job: authenticates, sets the scope and answers in one call.
@@ -123,9 +123,11 @@ async def retry_job(session: Session, *, tenant_id: str, job_id: str, now: datet
         raise Conflict("Another job for the same work is open already.", code="job_already_open") from problem
 
 
-async def complete_job(session: Session, *, tenant_id: str, job_id: str, owner: str, now: datetime) -> bool:
+async def complete_job(
+    session: Session, *, tenant_id: str, job_id: str, owner: str, now: datetime, result: dict[str, Any] | None
+) -> bool:
     """Completes a job inside the transaction of its effect; False when the lease is no longer held."""
-    result = await session.execute(
+    done = await session.execute(
         update(jobs)
         .where(
             jobs.c.tenant_id == tenant_id,
@@ -133,9 +135,11 @@ async def complete_job(session: Session, *, tenant_id: str, job_id: str, owner: 
             jobs.c.status == "leased",
             jobs.c.lease_owner == owner,
         )
-        .values(status="completed", lease_owner=None, lease_expires_at=None, last_error=None, finished_at=now)
+        .values(
+            status="completed", lease_owner=None, lease_expires_at=None, last_error=None, finished_at=now, result=result
+        )
     )
-    return result.rowcount == 1
+    return done.rowcount == 1
 
 
 async def delete_finished(session: Session, *, tenant_id: str, before: datetime, limit: int) -> int:

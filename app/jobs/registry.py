@@ -50,6 +50,8 @@ class Job:
             reach="" if row["project_id"] else CROSS_PROJECT,
         )
         self.ended = False
+        self.result: dict[str, Any] | None = None
+        """What came of it, for whoever follows the job; never content."""
 
     @asynccontextmanager
     async def finishing(self) -> AsyncGenerator[Session]:
@@ -62,6 +64,7 @@ class Job:
                 job_id=self.job_id,
                 owner=self.owner,
                 now=datetime.now(UTC),
+                result=self.result,
             )
             if not held:
                 raise LeaseLost

@@ -1,7 +1,7 @@
 """Jobs on the wire. The payload is never shown: it may hold content the caller could not read."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -25,6 +25,8 @@ class JobRead(msgspec.Struct, frozen=True, kw_only=True):
     available_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    result: dict[str, Any] | None
+    """What came of it: counts, warnings and costs, never content."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):

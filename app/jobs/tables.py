@@ -38,6 +38,7 @@ jobs = Table(
     Column("lease_owner", Text, nullable=True),
     Column("lease_expires_at", DateTime(timezone=True), nullable=True),
     Column("last_error", Text, nullable=True),
+    Column("result", JSONB(none_as_null=True), nullable=True, comment="what came of it, without content"),
     Column("created_by", Text, nullable=False, comment="the id of the key whose request made it, or schedule"),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("started_at", DateTime(timezone=True), nullable=True),

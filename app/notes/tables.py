@@ -7,6 +7,7 @@ from sqlalchemy import (
     Column,
     Computed,
     DateTime,
+    Double,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -17,7 +18,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from app.db.metadata import metadata
 from app.db.rls import Rule
@@ -63,11 +64,15 @@ memory_notes = Table(
         server_default=text("0"),
         comment="how many terms it has outside of questions",
     ),
+    Column("derived_from", Uuid(as_uuid=False), nullable=True, comment="the note it was extracted from"),
+    Column("confidence", Double, nullable=True),
+    Column("extraction_model", Text, nullable=True),
     PrimaryKeyConstraint("tenant_id", "note_id"),
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
     CheckConstraint(f"type IN ({_LIST_OF_TYPES})", name="type"),
     CheckConstraint("extraction_status IN ('none', 'pending', 'completed', 'failed')", name="extraction_status"),
     CheckConstraint("position IS NULL OR thread_id IS NOT NULL", name="position"),
+    CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
     Index(
         "memory_notes_live_key",
         "tenant_id",
@@ -92,6 +97,7 @@ memory_notes = Table(
         # What one tenant loads in bulk must not lie in the way of what others look for.
         postgresql_with={"fastupdate": "off"},
     ),
+    Index("memory_notes_derived_idx", "tenant_id", "derived_from", postgresql_where=text("derived_from IS NOT NULL")),
     Index("memory_notes_list_idx", "tenant_id", "project_id", "created_at", "note_id"),
     Index(
         "memory_notes_thread_idx",
@@ -121,6 +127,9 @@ memory_history = Table(
     Column("reason", Text, nullable=True),
     Column("old_content", Text, nullable=True),
     Column("new_content", Text, nullable=True),
+    Column(
+        "proposal", JSONB(none_as_null=True), nullable=True, comment="what the pipeline proposed, and what became of it"
+    ),
     Column("created_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id", "history_id"),
     ForeignKeyConstraint(

@@ -53,9 +53,12 @@ async def insert_project(
 
 async def find_project(session: Session, *, tenant_id: str, project_id: str) -> dict[str, Any] | None:
     """One project."""
-    return await session.row(
-        select(*_PROJECT_COLUMNS).where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
-    )
+    return await session.row(select_project(tenant_id=tenant_id, project_id=project_id))
+
+
+def select_project(*, tenant_id: str, project_id: str) -> Any:
+    """One project."""
+    return select(*_PROJECT_COLUMNS).where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
 
 
 async def lock_project(session: Session, *, tenant_id: str, project_id: str) -> dict[str, Any] | None:

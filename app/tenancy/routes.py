@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
 from app.errors import BadRequest
-from app.tenancy import gardens, keys, tenants
+from app.tenancy import gardens, keys, settings, tenants
 from app.tenancy.schemas import (
     GardenCreate,
     GardenCreated,
@@ -33,6 +33,7 @@ from app.tenancy.schemas import (
     Whoami,
     is_agent_id,
 )
+from app.tenancy.settings import PipelineSettings
 from app.web.auth import Access, Work
 from app.web.pages import Page
 from app.web.reference import also
@@ -40,6 +41,8 @@ from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
 
 PLATFORM = Access(work="admin", kinds=("platform",), project=False)
 ADMIN = Access(work="admin", kinds=("admin", "platform"), scopes=("admin",), project=False)
+SETTINGS_READ = Access(work="read", scopes=("notes:read", "facts:read", "admin"), project=False)
+SETTINGS = Access(work="admin", kinds=("admin",), scopes=("admin",), project=False)
 ANYBODY = Access(work="read", kinds=("agent", "admin", "platform"), project=False)
 READ = Access(work="read", scopes=("notes:read", "facts:read", "admin"))
 WRITE = Access(work="write", scopes=("notes:write", "facts:write", "admin"))
@@ -103,6 +106,21 @@ async def list_projects(
 async def patch_project(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[ProjectPatch]) -> ProjectRead:
     """Its name, how far back its history can be read, and how much the trust in sources counts."""
     return await tenants.patch_project(db, who, project_id=project_id, data=data)
+
+
+@get(
+    "/projects/{project_id:str}/settings", opt={"access": SETTINGS_READ}, summary="Pipeline settings", tags=["pipeline"]
+)
+async def get_settings(db: Db, who: Who, project_id: FromPath[str]) -> PipelineSettings:
+    """Every setting of a project's pipeline, with the defaults of those that nobody set."""
+    return await settings.get_settings(db, who, project_id=project_id)
+
+
+@put("/projects/{project_id:str}/settings", opt={"access": SETTINGS}, summary="Change settings", tags=["pipeline"])
+async def put_settings(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[dict[str, Any]]) -> PipelineSettings:
+    """Any of the fields that GET answers; what is not named stays, null sets a default back. Works at once, without a
+    restart: what is read of a note from then on is read by the new settings. Answers all of them."""
+    return await settings.put_settings(db, who, project_id=project_id, changes=data)
 
 
 @post("/admin/keys", opt={"access": ADMIN}, summary="Issue a key", tags=["administration"])
@@ -211,7 +229,8 @@ def _agent(agent: str) -> str:
 
 
 handlers: list[Any] = [
-    whoami, create_tenant, list_tenants, create_project, list_projects, patch_project, create_key, list_keys,
+    whoami, create_tenant, list_tenants, create_project, list_projects, patch_project, get_settings, put_settings,
+    create_key, list_keys,
     revoke_key, rotate_key, create_garden, list_gardens, get_garden, patch_garden, list_members, put_member,
     remove_member,
 ]  # fmt: skip

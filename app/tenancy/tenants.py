@@ -87,7 +87,9 @@ async def create_project(db: Database, who: Principal, *, data: ProjectCreate, o
 
 def present_project(row: Row) -> ProjectRead:
     """A project as it goes out."""
-    shown: Row = {**row, "settings": msgspec.convert(row["settings"], ProjectSettings)}
+    # The pipeline's are read and set under a path of their own.
+    settings = {name: value for name, value in row["settings"].items() if name != "pipeline"}
+    shown: Row = {**row, "settings": msgspec.convert(settings, ProjectSettings)}
     return ProjectRead(**shown)
 
 

@@ -1,0 +1,168 @@
+"""What a project decides about its pipeline: modes, limits and models; every job reads them anew."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.db.database import Database, Row
+from app.errors import BadRequest, Forbidden, NotFound
+from app.tenancy import queries
+from app.tenancy.tenants import acting_scope
+from app.web import audit
+from app.web.auth import Principal
+from app.web.inputs import invalid_body
+
+Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
+Provider = Literal["ollama", "openai"]
+ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
+Tokens = Annotated[int, Meta(ge=0, le=10**12)]
+Period = Literal["day", "month", "total"]
+MaintenanceMode = Literal["observe", "execute"]
+ExtractionTimeout = Annotated[int, Meta(ge=5_000, le=300_000)]
+Poll = Annotated[int, Meta(ge=100, le=60_000)]
+Retries = Annotated[int, Meta(ge=1, le=10)]
+LeaseTimeout = Annotated[int, Meta(ge=10_000, le=600_000)]
+BoostTimeout = Annotated[int, Meta(ge=50, le=5_000)]
+RerankerModel = Annotated[str, Meta(max_length=200)]
+TopN = Annotated[int, Meta(ge=1, le=100)]
+RerankerTimeout = Annotated[int, Meta(ge=100, le=30_000)]
+MaintenanceInterval = Annotated[int, Meta(ge=60_000, le=86_400_000)]
+ReembedCooldown = Annotated[int, Meta(ge=10_000, le=3_600_000)]
+RequeueCooldown = Annotated[int, Meta(ge=5_000, le=3_600_000)]
+HourlyBudget = Annotated[int, Meta(ge=1, le=1_000)]
+DocumentInterval = Annotated[int, Meta(ge=1_000, le=300_000)]
+ChunkSize = Annotated[int, Meta(ge=200, le=50_000)]
+ChunkOverlap = Annotated[int, Meta(ge=0, le=10_000)]
+DocumentBytes = Annotated[int, Meta(ge=1_024, le=104_857_600)]
+
+
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pipeline of a project does."""
+
+    enabled: bool = False
+    """Whether notes are extracted at all."""
+    shadow_mode: bool = False
+    """Propose and put on record, write nothing."""
+    allow_update_delete: bool = False
+    """Full mode: proposals may change and forget notes that are there."""
+    graph_enabled: bool = False
+    """Write facts from what is said to be related to what, and let recall use them as a boost."""
+    autonomous_enabled: bool = False
+    """Look after the project's health every maintenance_interval_ms."""
+    mutations_frozen: bool = False
+    """The brake: nothing is written, as in shadow mode."""
+    autonomous_frozen: bool = False
+    """The brake of the scheduled maintenance."""
+    extraction_provider: Provider = "ollama"
+    """Who runs the model; where it answers is the installation's to say."""
+    extraction_model: ModelName = "qwen3:4b"
+    extraction_timeout: ExtractionTimeout = 45_000
+    """Milliseconds a model may take for one answer."""
+    extraction_token_budget: Tokens | None = None
+    """Tokens that may be spent in a period; spent, extraction stops and writing goes on. null: no limit."""
+    extraction_budget_period: Period = "month"
+    worker_poll_ms: Poll = 2_000
+    """Taken and kept; workers are woken when there is work, so nothing waits for it."""
+    worker_max_retries: Retries = 3
+    """How often an extraction or a document is tried."""
+    lease_timeout_ms: LeaseTimeout = 300_000
+    """Milliseconds one attempt may take as a whole."""
+    min_fact_confidence_for_write: Fraction = 0.7
+    """Statements less sure than this are not written."""
+    min_confidence_for_update_delete: Fraction = 0.8
+    """Proposals to change or forget that are less sure than this are not applied."""
+    graph_boost_weight: Fraction = 0.15
+    """How far notes about the entities of a query are lifted: s = (1 - w) * s + w."""
+    graph_boost_timeout_ms: BoostTimeout = 500
+    reranker_enabled: bool = False
+    reranker_model: RerankerModel = ""
+    reranker_top_n: TopN = 20
+    reranker_timeout_ms: RerankerTimeout = 2_000
+    maintenance_interval_ms: MaintenanceInterval = 1_800_000
+    maintenance_mode: MaintenanceMode = "observe"
+    """observe: only say what should be repaired; execute: repair it."""
+    repair_reembed_cooldown_ms: ReembedCooldown = 300_000
+    repair_reembed_hourly_budget: HourlyBudget = 10
+    repair_requeue_cooldown_ms: RequeueCooldown = 60_000
+    repair_requeue_hourly_budget: HourlyBudget = 50
+    document_worker_interval_ms: DocumentInterval = 10_000
+    """Taken and kept; workers are woken when there is work, so nothing waits for it."""
+    document_chunk_size: ChunkSize = 2_000
+    """Characters of a chunk."""
+    document_chunk_overlap: ChunkOverlap = 200
+    """Characters a chunk shares with the one before; less than document_chunk_size."""
+    document_max_content_bytes: DocumentBytes = 10_485_760
+
+    @property
+    def writes(self) -> bool:
+        """Whether what is proposed may be written."""
+        return self.enabled and not self.shadow_mode and not self.mutations_frozen
+
+    @property
+    def mode(self) -> Literal["off", "shadow", "controlled_write", "full"]:
+        """What the flags amount to."""
+        if not self.enabled:
+            return "off"
+        if not self.writes:
+            return "shadow"
+        return "full" if self.allow_update_delete else "controlled_write"
+
+
+FIELDS = frozenset(PipelineSettings.__struct_fields__)
+
+
+def read_settings(settings: dict[str, Any]) -> PipelineSettings:
+    """The pipeline's part of a project's settings as they are stored."""
+    return msgspec.convert(settings.get("pipeline", {}), PipelineSettings)
+
+
+async def get_settings(db: Database, who: Principal, *, project_id: str) -> PipelineSettings:
+    """What holds for a project, with the defaults of what nobody set."""
+    _check_project(who, project_id)
+    statement = queries.select_project(tenant_id=who.tenant_id, project_id=project_id)
+    rows = await db.fetch(who.across_projects(), statement)
+    if not rows:
+        raise _project_not_found()
+    return read_settings(rows[0]["settings"])
+
+
+async def put_settings(db: Database, who: Principal, *, project_id: str, changes: dict[str, Any]) -> PipelineSettings:
+    """Changes what is named; what is not named stays, null sets a default back."""
+    if unknown := sorted(changes.keys() - FIELDS):
+        raise BadRequest(f"{unknown[0]}: there is no such setting; GET tells which there are.", code="invalid_setting")
+    scope = acting_scope(who, None)
+    _check_project(who, project_id)
+    address = {"tenant_id": scope.tenant_id, "project_id": project_id}
+    async with db.tenant(scope) as session:
+        found = await queries.lock_project(session, **address)
+        if found is None:
+            raise _project_not_found()
+        kept: Row = {**found["settings"].get("pipeline", {}), **changes}
+        kept = {name: value for name, value in kept.items() if value is not None}
+        settings = _checked(kept)
+        if changes:
+            stored = {**found["settings"], "pipeline": kept}
+            await queries.update_project(session, **address, settings=stored, name=found["name"])
+            details = {"action": "pipeline_settings", "project_id": project_id, "changed": sorted(changes)}
+            await audit.record(session, "admin_action", key_id=who.key_id, **details)
+    return settings
+
+
+def _checked(kept: Row) -> PipelineSettings:
+    try:
+        settings = msgspec.convert(kept, PipelineSettings)
+    except msgspec.ValidationError as problem:
+        raise invalid_body(problem, PipelineSettings) from problem
+    if settings.document_chunk_overlap >= settings.document_chunk_size:
+        raise BadRequest("document_chunk_overlap: must be less than document_chunk_size.")
+    return settings
+
+
+def _check_project(who: Principal, project_id: str) -> None:
+    if who.key_project not in (None, project_id):
+        raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
+
+
+def _project_not_found() -> NotFound:
+    return NotFound("There is no such project.", code="project_not_found")
