@@ -28,6 +28,9 @@ from app.jobs.registry import Job, Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
 from app.notes.routes import router as notes_router
+from app.pipeline.models import Models
+from app.pipeline.routes import router as pipeline_router
+from app.pipeline.tasks import BACKOFF, ExtractTask, link
 from app.recall.accesses import AccessCounts
 from app.recall.cards.routes import router as cards_router
 from app.recall.cards.tasks import refresh_cards
@@ -86,7 +89,10 @@ def build_registry(db: Database, settings: Settings, *, embedders: Embedders | N
     registry.register("decay", decay)
     registry.register("trust", refresh_trust)
     registry.register("card_refresh", refresh_cards)
-    registry.register("embed", EmbedTask(embedders or Embedders(settings), settings))
+    embedders = embedders or Embedders(settings)
+    registry.register("embed", EmbedTask(embedders, settings))
+    registry.register("extract", ExtractTask(Models(settings), ModelVectors(db, embedders)), backoff=BACKOFF)
+    registry.register("graph_link", link, backoff=BACKOFF)
     registry.register("embed_reconcile", reconcile)
     registry.register("erase", eraser(Signer(db, settings.signing_key)))
     return registry
@@ -179,6 +185,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             embedding_router,
             recall_router,
             cards_router,
+            pipeline_router,
             jobs_router,
         ],
         guards=[guard(authenticator, limiter, usage.note)],

@@ -18,6 +18,12 @@ BEGIN
         finished_at = CASE WHEN p_status = 'pending' THEN NULL ELSE v_now END
     WHERE j.tenant_id = p_tenant AND j.job_id = p_job AND j.status = 'leased'
       AND j.lease_owner = p_owner;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF p_status IN ('failed', 'dead') THEN
+        PERFORM follow_job(p_tenant, p_job);
+    END IF;
+    RETURN true;
 END
 $$;

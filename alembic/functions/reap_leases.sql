@@ -8,17 +8,23 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
-    RETURN QUERY
-    WITH pick AS (
-        SELECT j.tenant_id, j.job_id FROM public.jobs j
-        WHERE j.status = 'leased' AND j.lease_expires_at < v_now
-        ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
-    UPDATE public.jobs j
-    SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
-        finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
-        available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
-        last_error = 'lease_expired: the worker stopped answering'
-    FROM pick WHERE j.tenant_id = pick.tenant_id AND j.job_id = pick.job_id
-    RETURNING j.tenant_id, j.job_id, j.status;
+    FOR tenant_id, job_id, status IN
+        WITH pick AS (
+            SELECT j.tenant_id, j.job_id FROM public.jobs j
+            WHERE j.status = 'leased' AND j.lease_expires_at < v_now
+            ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
+        UPDATE public.jobs j
+        SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+            finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
+            available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
+            last_error = 'lease_expired: the worker stopped answering'
+        FROM pick WHERE j.tenant_id = pick.tenant_id AND j.job_id = pick.job_id
+        RETURNING j.tenant_id, j.job_id, j.status
+    LOOP
+        IF status = 'dead' THEN
+            PERFORM public.follow_job(tenant_id, job_id);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
 END
 $$;

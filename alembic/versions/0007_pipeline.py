@@ -159,6 +159,8 @@ CREATE TABLE repairs (
 );
 COMMENT ON COLUMN repairs.requested_by IS 'the id of a key, or maintenance';
 CREATE INDEX repairs_action_idx ON repairs (tenant_id, project_id, action, created_at);
+CREATE INDEX memory_notes_deleted_idx ON memory_notes (tenant_id, deleted_at, note_id) WHERE deleted_at IS NOT NULL;
+CREATE INDEX jobs_lost_idx ON jobs (tenant_id, finished_at) WHERE status IN ('dead', 'failed');
 """
 
 RULES: dict[str, tuple[Rule, str]] = {
@@ -172,6 +174,249 @@ RULES: dict[str, tuple[Rule, str]] = {
 
 # New functions, and those that changed, as they are now.
 FUNCTIONS: tuple[str, ...] = (
+    """
+CREATE OR REPLACE FUNCTION extraction_start(p_tenant text, p_project text)
+RETURNS text
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN CASE WHEN (
+        SELECT (p.settings -> 'pipeline' ->> 'enabled')::boolean FROM projects p
+        WHERE p.tenant_id = p_tenant AND p.project_id = p_project) THEN 'pending' ELSE 'none' END;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION follow_job(p_tenant text, p_job uuid)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_job jobs;
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    SELECT j.* INTO v_job FROM jobs j WHERE j.tenant_id = p_tenant AND j.job_id = p_job;
+    IF NOT FOUND OR (p_tenant <> coalesce(nullif(current_setting('app.tenant_id', true), ''), p_tenant)) THEN
+        RETURN;
+    END IF;
+    IF v_job.kind = 'extract' THEN
+        UPDATE memory_notes n
+        SET extraction_status = CASE WHEN v_job.status IN ('failed', 'dead') THEN 'failed'
+                                     WHEN v_job.status = 'cancelled' THEN 'none'
+                                     WHEN v_job.status = 'pending' THEN 'pending' ELSE n.extraction_status END
+        WHERE n.tenant_id = p_tenant AND n.note_id = (v_job.payload ->> 'note_id')::uuid;
+    ELSIF v_job.kind = 'document_ingest' THEN
+        UPDATE documents d
+        SET status = CASE WHEN v_job.status IN ('failed', 'dead', 'cancelled') THEN 'failed'
+                          WHEN v_job.status = 'pending' THEN 'queued' ELSE d.status END,
+            error = CASE WHEN v_job.status IN ('failed', 'dead') THEN v_job.last_error
+                         WHEN v_job.status = 'cancelled' THEN 'cancelled: its job was cancelled'
+                         WHEN v_job.status = 'pending' THEN NULL ELSE d.error END,
+            updated_at = v_now
+        WHERE d.tenant_id = p_tenant AND d.document_id = (v_job.payload ->> 'document_id')::uuid
+          AND d.status <> 'done';
+    END IF;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION queue_extractions(p_tenant text, p_project text, p_notes uuid[], p_key text)
+RETURNS TABLE (note_id uuid, job_id uuid)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_pipeline jsonb;
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    SELECT p.settings -> 'pipeline' INTO v_pipeline FROM projects p
+    WHERE p.tenant_id = p_tenant AND p.project_id = p_project;
+    IF NOT coalesce((v_pipeline ->> 'enabled')::boolean, false) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH wanted AS MATERIALIZED (
+        SELECT n.note_id, n.agent_id, n.garden_id FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.type <> 'document_chunk'
+          AND n.derived_from IS NULL
+    ), made AS (
+        INSERT INTO jobs AS j (
+            tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by, available_at,
+            created_at)
+        SELECT p_tenant, make_id(), p_project, w.agent_id, 'extract',
+               jsonb_strip_nulls(jsonb_build_object('note_id', w.note_id, 'garden_id', w.garden_id)), w.note_id::text,
+               coalesce((v_pipeline ->> 'worker_max_retries')::int, 3), p_key, v_now, v_now
+        FROM wanted w ORDER BY w.note_id
+        ON CONFLICT DO NOTHING
+        RETURNING j.dedupe_key, j.job_id
+    )
+    SELECT w.note_id, coalesce(m.job_id, j.job_id) FROM wanted w
+    LEFT JOIN made m ON m.dedupe_key = w.note_id::text
+    LEFT JOIN jobs j ON j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'extract'
+        AND j.dedupe_key = w.note_id::text AND j.status IN ('pending', 'leased');
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION read_extraction(p_tenant text, p_project text, p_note uuid, p_patterns text[])
+RETURNS TABLE (
+    content text, author text, type text, scope text, garden_id uuid, agent_id text, owner_key text, tags text[],
+    occurred_at timestamptz, version int, extraction_status text, pipeline jsonb, spent bigint)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_patterns text[] := p_patterns || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = p_tenant ORDER BY r.created_at, r.pattern_id);
+BEGIN
+    RETURN QUERY
+    SELECT (redact_text(n.content, v_patterns)).words, (redact_text(n.author, v_patterns)).words, n.type, n.scope,
+           n.garden_id, n.agent_id, n.owner_key, n.tags, n.occurred_at, n.version, n.extraction_status,
+           p.settings -> 'pipeline',
+           spent_tokens(p_tenant, p_project, coalesce(p.settings -> 'pipeline' ->> 'extraction_budget_period', 'month'))
+    FROM memory_notes n
+    JOIN projects p ON p.tenant_id = p_tenant AND p.project_id = p_project
+    WHERE n.tenant_id = p_tenant AND n.note_id = p_note AND n.project_id = p_project AND n.deleted_at IS NULL;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION record_llm_call(
+    p_tenant text, p_project text, p_call uuid, p_job uuid, p_purpose text, p_model text, p_input int, p_output int,
+    p_succeeded boolean, p_duration_ms int)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET synchronous_commit = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO llm_calls (
+        tenant_id, call_id, project_id, job_id, purpose, model, input_tokens, output_tokens, succeeded, duration_ms,
+        created_at)
+    VALUES (p_tenant, p_call, p_project, p_job, p_purpose, p_model, p_input, p_output, p_succeeded, p_duration_ms,
+            v_now)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    INSERT INTO llm_usage AS u (tenant_id, project_id, day, model, calls, failures, input_tokens, output_tokens)
+    VALUES (p_tenant, p_project, (v_now AT TIME ZONE 'UTC')::date, p_model, 1, (NOT p_succeeded)::int, p_input,
+            p_output)
+    ON CONFLICT (tenant_id, project_id, day, model) DO UPDATE
+    SET calls = u.calls + 1, failures = u.failures + excluded.failures,
+        input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION similar_notes(
+    p_tenant text, p_project text, p_text text, p_model smallint, p_dimensions int, p_vector text, p_scope text,
+    p_owner text, p_skipped uuid[], p_patterns text[], p_limit int)
+RETURNS TABLE (note_id uuid, type text, content text, version int, score double precision)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_query vector := p_vector::vector;
+    v_terms record;
+    v_idf double precision[];
+    v_found uuid[] := '{}';
+    v_scores double precision[] := '{}';
+    v_best double precision;
+    v_near uuid[] := '{}';
+    v_patterns text[] := p_patterns || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = p_tenant ORDER BY r.created_at, r.pattern_id);
+BEGIN
+    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'note', p_text, 64) w;
+    v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
+    SELECT coalesce(array_agg(m.note_id), '{}'), coalesce(array_agg(m.score), '{}'), max(m.score)
+    INTO v_found, v_scores, v_best
+    FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+                     20 + cardinality(p_skipped), NULL, p_scope) m
+    WHERE m.note_id <> ALL (p_skipped);
+    IF v_query IS NOT NULL THEN
+        v_near := ARRAY(
+            SELECT n.owner_id FROM near_units(
+                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, 20, p_scope) n);
+    END IF;
+    RETURN QUERY
+    SELECT n.note_id, n.type, (redact_text(n.content, v_patterns)).words, n.version, s.score
+    FROM (
+        SELECT u.id, max(u.score) / nullif(v_best, 0) AS lexical
+        FROM (SELECT f.id, f.score FROM unnest(v_found, v_scores) f(id, score)
+              UNION ALL SELECT f.id, NULL FROM unnest(v_near) f(id)) u
+        WHERE u.id <> ALL (p_skipped) GROUP BY u.id
+    ) h
+    CROSS JOIN LATERAL (
+        SELECT n.note_id, n.type, n.content, n.version FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = h.id AND n.project_id = p_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope = p_scope AND n.owner_key = p_owner AND n.type <> 'document_chunk'
+        OFFSET 0) n
+    LEFT JOIN LATERAL (
+        SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
+        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = 'note'
+          AND e.owner_id = h.id
+        OFFSET 0) e ON v_query IS NOT NULL
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN e.cosine IS NULL THEN h.lexical WHEN h.lexical IS NULL THEN e.cosine
+                    ELSE 0.7 * e.cosine + 0.3 * h.lexical END AS score) s
+    WHERE s.score >= 0.3
+    ORDER BY s.score DESC, n.note_id LIMIT p_limit;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION spent_tokens(p_tenant text, p_project text, p_period text)
+RETURNS bigint
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(sum(u.input_tokens + u.output_tokens), 0)::bigint FROM llm_usage u
+        WHERE u.tenant_id = p_tenant AND u.project_id = p_project
+          AND u.day >= CASE p_period WHEN 'total' THEN '-infinity'::date
+                       ELSE date_trunc(p_period, clock_timestamp() AT TIME ZONE 'UTC')::date END);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION finish_job(
+    p_tenant text, p_project text, p_job uuid, p_owner text, p_status text, p_error text,
+    p_available_at timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    PERFORM set_scope(p_tenant, p_project, '', NULL, CASE WHEN p_project IS NULL THEN 'cross_project' ELSE '' END);
+    UPDATE jobs j
+    SET status = p_status, last_error = p_error, lease_owner = NULL, lease_expires_at = NULL,
+        available_at = coalesce(p_available_at, j.available_at),
+        attempts = CASE WHEN p_status = 'pending' AND p_error IS NULL THEN j.attempts - 1 ELSE j.attempts END,
+        finished_at = CASE WHEN p_status = 'pending' THEN NULL ELSE v_now END
+    WHERE j.tenant_id = p_tenant AND j.job_id = p_job AND j.status = 'leased'
+      AND j.lease_owner = p_owner;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF p_status IN ('failed', 'dead') THEN
+        PERFORM follow_job(p_tenant, p_job);
+    END IF;
+    RETURN true;
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION read_job(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text, p_job uuid)
@@ -191,10 +436,64 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION reap_leases(p_limit int)
+RETURNS TABLE (tenant_id text, job_id uuid, status text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    FOR tenant_id, job_id, status IN
+        WITH pick AS (
+            SELECT j.tenant_id, j.job_id FROM public.jobs j
+            WHERE j.status = 'leased' AND j.lease_expires_at < v_now
+            ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
+        UPDATE public.jobs j
+        SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+            finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
+            available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
+            last_error = 'lease_expired: the worker stopped answering'
+        FROM pick WHERE j.tenant_id = pick.tenant_id AND j.job_id = pick.job_id
+        RETURNING j.tenant_id, j.job_id, j.status
+    LOOP
+        IF status = 'dead' THEN
+            PERFORM public.follow_job(tenant_id, job_id);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+""",
 )
 
 # And as they were.
 OLD_FUNCTIONS: tuple[str, ...] = (
+    """
+CREATE OR REPLACE FUNCTION finish_job(
+    p_tenant text, p_project text, p_job uuid, p_owner text, p_status text, p_error text,
+    p_available_at timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    PERFORM set_scope(p_tenant, p_project, '', NULL, CASE WHEN p_project IS NULL THEN 'cross_project' ELSE '' END);
+    UPDATE jobs j
+    SET status = p_status, last_error = p_error, lease_owner = NULL, lease_expires_at = NULL,
+        available_at = coalesce(p_available_at, j.available_at),
+        attempts = CASE WHEN p_status = 'pending' AND p_error IS NULL THEN j.attempts - 1 ELSE j.attempts END,
+        finished_at = CASE WHEN p_status = 'pending' THEN NULL ELSE v_now END
+    WHERE j.tenant_id = p_tenant AND j.job_id = p_job AND j.status = 'leased'
+      AND j.lease_owner = p_owner;
+    RETURN FOUND;
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION read_job(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text, p_job uuid)
@@ -214,15 +513,50 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION reap_leases(p_limit int)
+RETURNS TABLE (tenant_id text, job_id uuid, status text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    WITH pick AS (
+        SELECT j.tenant_id, j.job_id FROM public.jobs j
+        WHERE j.status = 'leased' AND j.lease_expires_at < v_now
+        ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
+    UPDATE public.jobs j
+    SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+        finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
+        available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
+        last_error = 'lease_expired: the worker stopped answering'
+    FROM pick WHERE j.tenant_id = pick.tenant_id AND j.job_id = pick.job_id
+    RETURNING j.tenant_id, j.job_id, j.status;
+END
+$$;
+""",
 )
 
-SIGNATURES: tuple[str, ...] = ()
+SIGNATURES: tuple[str, ...] = (
+    "extraction_start(text, text)",
+    "follow_job(text, uuid)",
+    "queue_extractions(text, text, uuid[], text)",
+    "read_extraction(text, text, uuid, text[])",
+    "record_llm_call(text, text, uuid, uuid, text, text, int, int, boolean, int)",
+    "similar_notes(text, text, text, smallint, int, text, text, text, uuid[], text[], int)",
+    "spent_tokens(text, text, text)",
+)
 # Functions that answer otherwise than before: made anew instead of replaced.
 RETYPED: tuple[tuple[str, str], ...] = (
     ("read_job(text, text, text, uuid[], text, uuid)", "read_job(text, text, text, uuid[], text, uuid)"),
 )
 
 UNDO = """
+DROP INDEX jobs_lost_idx;
+DROP INDEX memory_notes_deleted_idx;
 DROP TABLE repairs, document_notes, documents, llm_usage, llm_calls, memory_reviews;
 ALTER TABLE jobs DROP COLUMN result;
 ALTER TABLE memory_history DROP COLUMN proposal;

@@ -33,6 +33,14 @@ RETRACT_FACTS = text(
     "SELECT * FROM retract_facts(CAST(:facts AS uuid[]), CAST(:subject AS uuid), CAST(:predicate AS uuid), :scope, "
     ":reason, :admin, :key)"
 )
+# Facts whose only evidence is one note.
+RESTING_ON = """
+    SELECT v.fact_id FROM graph_fact_evidence v
+    JOIN graph_facts f ON f.tenant_id = %(tenant)s AND f.fact_id = v.fact_id
+    WHERE v.tenant_id = %(tenant)s AND v.note_id = %(note)s::uuid AND f.project_id = %(project)s
+      AND f.retracted_at IS NULL AND NOT EXISTS (
+        SELECT FROM graph_fact_evidence o
+        WHERE o.tenant_id = %(tenant)s AND o.fact_id = v.fact_id AND o.note_id <> v.note_id)"""
 # Moves the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
 # Makes an entity or finds the one of that name.

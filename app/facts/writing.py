@@ -160,6 +160,53 @@ async def write_within(session: Session, who: Principal, *, data: FactCreate) ->
     return row["fact_id"]
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch that is part of a larger act."""
+
+    created: int
+    reused: int
+    refused: list[tuple[int, str]]
+
+
+def draft_all(who: Principal, items: list[FactCreate]) -> tuple[Drafts, list[str]]:
+    """Drafts of all that hold, and why the others do not."""
+    drafts = Drafts(who)
+    refused: list[str] = []
+    for index, item in enumerate(items):
+        try:
+            drafts.add(index, item)
+        except AppError as problem:
+            refused.append(f"entities[{index}]: {problem.code}")
+    return drafts, refused
+
+
+async def judge_drafts(db: Database, who: Principal, drafts: Drafts) -> None:
+    """Gives drafts the trust of their sources."""
+    await sources.judge(db, who, drafts.facts)
+
+
+async def write_drafts(session: Session, who: Principal, drafts: Drafts) -> Written:
+    """Writes each draft on its own as part of a larger act, whose transaction it shares."""
+    if not drafts.facts:
+        return Written(created=0, reused=0, refused=[])
+    arguments = {**drafts.arguments(), **written_by(who), "atomic": False}
+    rows = await session.rows(queries.WRITE_FACTS, arguments)
+    return Written(
+        created=sum(row["outcome"] == "created" for row in rows),
+        reused=sum(row["outcome"] == "reused" for row in rows),
+        refused=[(row["idx"], row["refused"]) for row in rows if row["refused"] is not None],
+    )
+
+
+async def retract_resting_on(session: Session, who: Principal, *, note_id: str, reason: str) -> None:
+    """Takes back what was believed because of one note alone."""
+    place = {"tenant": who.tenant_id, "project": require_project(who), "note": note_id}
+    facts = [str(row["fact_id"]) for row in await session.query(queries.RESTING_ON, place)]
+    if facts:
+        nothing: dict[str, Any] = {"subject": None, "predicate": None, "scope": None}
+        await session.rows(queries.RETRACT_FACTS, {**nothing, "facts": facts, "reason": reason, **written_by(who)})
+
+
 async def _candidates(db: Database, who: Principal, refused: list[Row]) -> dict[str, Row]:
     ids = sorted({str(found) for row in refused for found in row["candidates"] or ()})
     if not ids:

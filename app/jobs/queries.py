@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Uuid, and_, delete, literal, or_, select, tuple_, update
+from sqlalchemy import Uuid, and_, delete, literal, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -31,6 +31,16 @@ REAP = "SELECT * FROM reap_leases(%s)"
 
 # End one job, if the lease is still held.
 FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
+
+# What a job was about follows how it ended.
+FOLLOW = text("SELECT follow_job(:tenant, CAST(:job AS uuid))")
+
+# Whether a job of some kinds is open for a dedupe key.
+HAS_OPEN = """
+    SELECT EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = %(tenant)s AND j.project_id = %(project)s AND j.kind = ANY (%(kinds)s::text[])
+          AND j.dedupe_key = %(key)s AND j.status IN ('pending', 'leased')) AS open"""
 
 # Give maintenance to tenants that need it.
 SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s, %s)"

@@ -1,5 +1,7 @@
 """Use cases of the queue: list, read, cancel, retry."""
 
+import asyncio
+import time
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +12,10 @@ from app.jobs import queries
 from app.jobs.schemas import JobList, JobRead
 from app.web.auth import Authenticator, Credentials, Principal
 from app.web.pages import Page
+
+# How often somebody who waits has a look.
+FIRST_LOOK_SECONDS = 0.03
+LOOK_SECONDS = 0.25
 
 
 def present(who: Principal, row: Row) -> JobRead:
@@ -44,6 +50,22 @@ async def list_jobs(db: Database, who: Principal, *, kind: str | None, status: s
     return JobList(jobs=[present(who, row) for row in rows], next_cursor=next_cursor)
 
 
+async def wait_until_done(
+    db: Database, who: Principal, *, kinds: tuple[str, ...], dedupe_key: str, seconds: float
+) -> bool:
+    """Waits until no job of these kinds about this is open any more; false when the time was over first."""
+    address = {"tenant": who.tenant_id, "project": who.project_id, "kinds": list(kinds), "key": dedupe_key}
+    ends = time.monotonic() + seconds
+    pause = FIRST_LOOK_SECONDS
+    while True:
+        (found,) = await db.query(who, queries.HAS_OPEN, address)
+        left = ends - time.monotonic()
+        if not found["open"] or left <= 0:
+            return not found["open"]
+        await asyncio.sleep(min(pause, left))
+        pause = min(pause * 1.5, LOOK_SECONDS)
+
+
 async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
     """Cancels an open job; an attempt under way can no longer commit."""
     async with db.tenant(who.across_projects()) as session:
@@ -51,6 +73,7 @@ async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         row = await queries.cancel_job(session, tenant_id=who.tenant_id, job_id=str(job_id), now=datetime.now(UTC))
         if row is None:
             raise Conflict("Only a pending or leased job can be cancelled.", code="job_not_cancellable")
+        await session.execute(queries.FOLLOW, {"tenant": who.tenant_id, "job": str(job_id)})
         return present(who, row)
 
 
@@ -61,6 +84,7 @@ async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         row = await queries.retry_job(session, tenant_id=who.tenant_id, job_id=str(job_id), now=datetime.now(UTC))
         if row is None:
             raise Conflict("Only a failed, dead or cancelled job can be retried.", code="job_not_retryable")
+        await session.execute(queries.FOLLOW, {"tenant": who.tenant_id, "job": str(job_id)})
         session.wake_workers()
         return present(who, row)
 

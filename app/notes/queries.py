@@ -13,7 +13,8 @@ from app.notes.tables import memory_history, memory_notes
 
 SHOWN = (
     "note_id", "content", "type", "tags", "scope", "garden_id", "agent_id", "author", "occurred_at", "thread_id",
-    "position", "pinned", "extraction_status", "version", "created_at", "updated_at",
+    "position", "pinned", "extraction_status", "version", "derived_from", "confidence", "extraction_model",
+    "created_at", "updated_at",
 )  # fmt: skip
 _shown = [memory_notes.c[name] for name in SHOWN]
 # What a note is found by.
@@ -23,7 +24,7 @@ IDENTITY = ("scope", "owner_key", "thread_id", "position", "content_hash")
 
 async def insert_notes(session: Session, *, rows: list[Row]) -> list[Row]:
     """Writes those that are not there yet, in one statement, and answers them."""
-    found = [{**row, **_terms(row)} for row in rows]
+    found = [{**row, **_terms(row), **_start(row)} for row in rows]
     statement = upsert(memory_notes).values(found).on_conflict_do_nothing().returning(*_shown)
     return await session.rows(statement)
 
@@ -35,10 +36,26 @@ def _terms(note: Row) -> dict[str, Any]:
     return {"terms": func.note_terms(*place, *said), "telling": func.count_telling(*place, note["content"])}
 
 
+def _start(note: Row) -> dict[str, Any]:
+    """Whether a new note waits to be extracted, as its project decides; what was extracted itself does not."""
+    if note.get("derived_from") is not None or note["type"] == "document_chunk":
+        return {"extraction_status": "none"}
+    return {"extraction_status": func.extraction_start(note["tenant_id"], note["project_id"])}
+
+
 async def queue_notes(session: Session, *, tenant_id: str, project_id: str, note_ids: list[str]) -> None:
     """Has notes embedded, or what is stored of them removed."""
     place = {"tenant": tenant_id, "project": project_id, "notes": note_ids}
     await session.execute(text("SELECT queue_units(:tenant, :project, 'note', CAST(:notes AS uuid[]))"), place)
+
+
+async def queue_extractions(
+    session: Session, *, tenant_id: str, project_id: str, note_ids: list[str], key_id: str
+) -> dict[str, str]:
+    """Has notes extracted where their project wants it; answers the job of each."""
+    place = {"tenant": tenant_id, "project": project_id, "notes": note_ids, "key": key_id}
+    statement = text("SELECT * FROM queue_extractions(:tenant, :project, CAST(:notes AS uuid[]), :key)")
+    return {str(row["note_id"]): str(row["job_id"]) for row in await session.rows(statement, place)}
 
 
 async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: list[Row]) -> list[Row]:
@@ -58,6 +75,12 @@ def select_note(*, tenant_id: str, note_id: str) -> Any:
     """One live note."""
     c = memory_notes.c
     return select(*_shown).where(c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None))
+
+
+def select_named(*, tenant_id: str, note_ids: list[str]) -> Any:
+    """Live notes by their ids."""
+    c = memory_notes.c
+    return select(*_shown).where(c.tenant_id == tenant_id, c.note_id.in_(note_ids), c.deleted_at.is_(None))
 
 
 def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
@@ -108,6 +131,15 @@ async def update_note(session: Session, *, tenant_id: str, note: Row, **values: 
     return row
 
 
+async def set_extraction_status(session: Session, *, tenant_id: str, note_id: str, status: str) -> Row:
+    """Where the extraction of a note stands."""
+    c = memory_notes.c
+    statement = update(memory_notes).where(c.tenant_id == tenant_id, c.note_id == note_id)
+    row = await session.row(statement.values(extraction_status=status).returning(*_shown))
+    assert row is not None
+    return row
+
+
 async def insert_history(session: Session, *, rows: list[Row]) -> None:
     """Appends to the history."""
     await session.execute(insert(memory_history).values(rows))
@@ -116,7 +148,10 @@ async def insert_history(session: Session, *, rows: list[Row]) -> None:
 def select_history(*, tenant_id: str, note_id: str, after: str | None, limit: int) -> Any:
     """What happened to a note, oldest first."""
     c = memory_history.c
-    names = ("history_id", "event", "version", "changed_by", "reason", "old_content", "new_content", "created_at")
+    names = (
+        "history_id", "event", "version", "changed_by", "reason", "old_content", "new_content", "proposal",
+        "created_at",
+    )  # fmt: skip
     statement = select(*(c[name] for name in names)).where(c.tenant_id == tenant_id, c.note_id == note_id)
     if after is not None:
         statement = statement.where(c.history_id > after)

@@ -1,6 +1,6 @@
 """HTTP of the room notes."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Response, Router, delete, get, patch, post
@@ -40,9 +40,23 @@ Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601
     tags=["notes"],
     responses=also(200, NoteCreated, "The same live note was there already."),
 )
-async def create_note(db: Db, who: Who, once: OnceOnly, data: JSONBody[NoteCreate]) -> Response[NoteCreated]:
-    """201 when it is new, 200 with `deduplicated: true` when the same live note was there already."""
-    return respond(await service.create_note(db, who, data=data, once=once))
+async def create_note(
+    db: Db,
+    who: Who,
+    once: OnceOnly,
+    data: JSONBody[NoteCreate],
+    wait: Annotated[
+        Literal["extraction"] | None, QueryParameter(description="Answer when the note is extracted, or time is over.")
+    ] = None,
+    wait_seconds: Annotated[float, QueryParameter(ge=0, le=60, description="How long to wait at the most.")] = 10.0,
+) -> Response[NoteCreated]:
+    """201 when it is new, 200 with `deduplicated: true` when the same live note was there already. Where the project
+    has its notes extracted, `job_id` is the job to follow; with `?wait=extraction` the answer comes when it has ended,
+    or after `wait_seconds`: `extraction_status` tells which."""
+    answer = await service.create_note(db, who, data=data, once=once)
+    if wait is not None:
+        answer = await service.wait_for_extraction(db, who, answer, seconds=wait_seconds)
+    return respond(answer)
 
 
 @post("/notes/batch", opt={"access": WRITE}, status_code=200, summary="Store many notes", tags=["notes"])

@@ -73,6 +73,11 @@ class NoteRead(Read, frozen=True, kw_only=True):
     pinned: bool
     extraction_status: Literal["none", "pending", "completed", "failed"]
     version: int
+    derived_from: UUID | None
+    """The note it was extracted from by a model."""
+    confidence: float | None
+    """How sure the model was that extracted it."""
+    extraction_model: str | None
     created_at: datetime
     updated_at: datetime
 
@@ -81,6 +86,7 @@ class NoteCreated(Read, frozen=True, kw_only=True):
     note: NoteRead
     deduplicated: bool
     job_id: UUID | None = None
+    """The extraction of it, where the project has its notes extracted."""
 
 
 class NoteList(Read, frozen=True, kw_only=True):
@@ -99,6 +105,7 @@ class NoteResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     index: int
     outcome: Literal["created", "deduplicated"] | None = None
     note: NoteRead | None = None
+    job_id: UUID | None = None
     error: ItemError | None = None
 
 
@@ -113,6 +120,8 @@ class HistoryRead(Read, frozen=True, kw_only=True):
     reason: str | None
     old_content: str | None
     new_content: str | None
+    proposal: dict[str, Any] | None
+    """What the pipeline proposed, and what became of it."""
     created_at: datetime
 
 

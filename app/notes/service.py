@@ -8,7 +8,8 @@ from uuid import UUID
 import msgspec
 
 from app.db.database import Database, Row, Session
-from app.errors import AppError, BadRequest, Conflict, NotFound, TooLarge
+from app.errors import AppError, BadRequest, Conflict, TooLarge
+from app.jobs import service as jobs
 from app.notes import queries
 from app.notes.content import normalize_content
 from app.notes.schemas import (
@@ -24,6 +25,7 @@ from app.notes.schemas import (
     NoteRecover,
     NoteResult,
 )
+from app.notes.storing import change_note, extract_notes, mark_extraction, note_not_found, present_note, store_notes
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
 from app.web.auth import Principal, new_id, require_project
@@ -34,6 +36,7 @@ from app.web.pages import Page
 
 MAX_CONTENT_BYTES = 64 * 1024
 RECOVERABLE = timedelta(days=30)
+EXTRACTION_JOBS = ("extract", "graph_link")
 
 
 async def create_note(db: Database, who: Principal, *, data: NoteCreate, once: Once) -> Answer:
@@ -43,9 +46,21 @@ async def create_note(db: Database, who: Principal, *, data: NoteCreate, once: O
         if step.stored:
             return step.stored
         await _check_gardens(step.session, who, [row])
-        ((note, created),) = await _store(step.session, who, [row])
-        body = NoteCreated(note=_present(note), deduplicated=not created)
+        ((note, created),) = await store_notes(step.session, who, [row])
+        queued = await extract_notes(step.session, who, [row] if created else [])
+        body = NoteCreated(note=present_note(note), deduplicated=not created, job_id=queued.get(str(note["note_id"])))
         return await step.answer(201 if created else 200, body)
+
+
+async def wait_for_extraction(db: Database, who: Principal, answer: Answer, *, seconds: float) -> Answer:
+    """The same answer once the note is extracted and linked, or when the time is over: then its job can be followed."""
+    made = msgspec.json.decode(answer.body, type=NoteCreated)
+    if made.job_id is None:
+        return answer
+    await jobs.wait_until_done(db, who, kinds=EXTRACTION_JOBS, dedupe_key=str(made.note.note_id), seconds=seconds)
+    note = await get_note(db, who, note_id=made.note.note_id)
+    body = msgspec.json.encode(msgspec.structs.replace(made, note=note))
+    return Answer(answer.status, body, replayed=answer.replayed)
 
 
 async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: Once) -> Answer:
@@ -69,16 +84,20 @@ async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: O
                 errors[index] = problem
                 del rows[index]
         stop_if_atomic("notes", atomic=data.atomic, errors=errors)
-        stored = dict(zip(rows, await _store(step.session, who, list(rows.values())), strict=True))
-        results = [_result(index, stored, errors) for index in range(len(data.notes))]
+        stored = dict(zip(rows, await store_notes(step.session, who, list(rows.values())), strict=True))
+        queued = await extract_notes(step.session, who, [note for note, created in stored.values() if created])
+        results = [_result(index, stored, errors, queued) for index in range(len(data.notes))]
         return await step.answer(200, NoteBatchDone(results=results))
 
 
-def _result(index: int, stored: dict[int, tuple[Row, bool]], errors: dict[int, AppError]) -> NoteResult:
+def _result(
+    index: int, stored: dict[int, tuple[Row, bool]], errors: dict[int, AppError], queued: dict[str, UUID]
+) -> NoteResult:
     if index in errors:
         return NoteResult(index=index, error=item_error(errors[index]))
     note, created = stored[index]
-    return NoteResult(index=index, outcome="created" if created else "deduplicated", note=_present(note))
+    outcome = "created" if created else "deduplicated"
+    return NoteResult(index=index, outcome=outcome, note=present_note(note), job_id=queued.get(str(note["note_id"])))
 
 
 def _new_row(who: Principal, data: NoteCreate) -> Row:
@@ -124,66 +143,20 @@ async def _check_gardens(session: Session, who: Principal, rows: Sequence[Row]) 
             await gardens.require_writable(session, who, garden_id=UUID(row["garden_id"]), scope=row["scope"])
 
 
-async def _store(session: Session, who: Principal, rows: list[Row]) -> list[tuple[Row, bool]]:
-    """Each row's note, and whether it is new; in the order given."""
-    known: dict[tuple[Any, ...], Row] = {}
-    made: list[Row] = []
-    # What stood in the way may be deleted before we look at it; then there is room for ours.
-    while missing := [row for row in rows if _identity(row) not in known]:
-        fresh = {str(row["note_id"]): row for row in await queries.insert_notes(session, rows=missing)}
-        new = [row for row in missing if row["note_id"] in fresh]
-        made += new
-        known |= {_identity(row): fresh[row["note_id"]] for row in new}
-        others = [row for row in missing if _identity(row) not in known]
-        if others:
-            place = {"tenant_id": who.tenant_id, "project_id": require_project(who)}
-            known |= {_identity(row): row for row in await queries.find_same(session, **place, rows=others)}
-    if made:
-        events = [_event(who, row, "created", None, new=row["content"]) for row in made]
-        await queries.insert_history(session, rows=events)
-        await _queue(session, who, made)
-    ids = {row["note_id"] for row in made}
-    return [(known[_identity(row)], row["note_id"] in ids) for row in rows]
-
-
-def _identity(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in queries.IDENTITY)
-
-
-def _event(
-    who: Principal, note: Row, event: str, reason: str | None, *, old: str | None = None, new: str | None = None
-) -> Row:
-    return {
-        "tenant_id": who.tenant_id,
-        "history_id": new_id(),
-        "project_id": note["project_id"],
-        "note_id": note["note_id"],
-        "agent_id": note["agent_id"],
-        "scope": note["scope"],
-        "garden_id": note["garden_id"],
-        "event": event,
-        "version": note.get("version", 1),
-        "changed_by": who.agent_id,
-        "reason": reason,
-        "old_content": old,
-        "new_content": new,
-        "created_at": datetime.now(UTC),
-    }
-
-
-def _present(row: Row) -> NoteRead:
-    shown: dict[str, Any] = {name: row[name] for name in queries.SHOWN}
-    shown["note_id"] = UUID(str(row["note_id"]))
-    shown["garden_id"] = None if row["garden_id"] is None else UUID(str(row["garden_id"]))
-    return NoteRead(**shown)
-
-
 async def get_note(db: Database, who: Principal, *, note_id: UUID) -> NoteRead:
     """One live note in the caller's reach."""
     rows = await db.fetch(who, queries.select_note(tenant_id=who.tenant_id, note_id=str(note_id)))
     if not rows:
         raise note_not_found()
-    return _present(rows[0])
+    return present_note(rows[0])
+
+
+async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[NoteRead]:
+    """Those of these notes that are live and in the caller's reach."""
+    if not ids:
+        return []
+    rows = await db.fetch(who, queries.select_named(tenant_id=who.tenant_id, note_ids=ids))
+    return [present_note(row) for row in rows]
 
 
 async def list_notes(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> NoteList:
@@ -196,7 +169,7 @@ async def list_notes(db: Database, who: Principal, *, filters: dict[str, Any], p
     rows, next_cursor = page.cut(
         await db.fetch(who, statement), key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])]
     )
-    return NoteList(notes=[_present(row) for row in rows], next_cursor=next_cursor)
+    return NoteList(notes=[present_note(row) for row in rows], next_cursor=next_cursor)
 
 
 async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteRead:
@@ -218,15 +191,18 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=False)
         changes = {name: value for name, value in changes.items() if note[name] != value}
         if not changes:
-            return _present(note)
-        return _present(await _change(session, who, note, "updated", data.reason, changes))
+            return present_note(note)
+        row = await change_note(session, who, note, "updated", data.reason, changes)
+        if "content" in changes and await extract_notes(session, who, [row]):
+            row = await mark_extraction(session, who, note_id=note_id, status="pending")
+        return present_note(row)
 
 
 async def delete_note(db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None) -> None:
     """Forgets a note; it can be recovered for 30 days."""
     async with db.tenant(who) as session:
         note = await _lock(session, who, note_id, if_version=if_version, deleted=False)
-        await _change(session, who, note, "deleted", reason, {"deleted_at": datetime.now(UTC)})
+        await change_note(session, who, note, "deleted", reason, {"deleted_at": datetime.now(UTC)})
 
 
 async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteRead:
@@ -235,7 +211,7 @@ async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: Not
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
         if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE:
             raise Conflict("The 30 days in which it could be recovered are over.", code="recovery_expired")
-        return _present(await _change(session, who, note, "recovered", data.reason, {"deleted_at": None}))
+        return present_note(await change_note(session, who, note, "recovered", data.reason, {"deleted_at": None}))
 
 
 async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: int | None, deleted: bool) -> Row:
@@ -255,29 +231,6 @@ async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: 
     return note
 
 
-async def _change(session: Session, who: Principal, note: Row, event: str, reason: str, changes: dict[str, Any]) -> Row:
-    version = note["version"] + 1
-    row = await queries.update_note(
-        session,
-        tenant_id=who.tenant_id,
-        note=note,
-        **changes,
-        version=version,
-        updated_at=datetime.now(UTC),
-    )
-    after = {**note, "version": version}
-    line = _event(who, after, event, reason, old=note["content"], new=None if event == "deleted" else row["content"])
-    await queries.insert_history(session, rows=[line])
-    if changes.keys() & (queries.SEARCHED | {"deleted_at"}):
-        await _queue(session, who, [note])
-    return row
-
-
-async def _queue(session: Session, who: Principal, notes: Sequence[Row]) -> None:
-    ids = [str(note["note_id"]) for note in notes]
-    await queries.queue_notes(session, tenant_id=who.tenant_id, project_id=notes[0]["project_id"], note_ids=ids)
-
-
 async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Page) -> HistoryList:
     """What happened to a note, also to a deleted one, oldest first."""
     after = None if page.after is None else page.after[0]
@@ -288,8 +241,3 @@ async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Pag
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["history_id"])])
     shown = [{name: value for name, value in row.items() if name != "history_id"} for row in rows]
     return HistoryList(events=[HistoryRead(**row) for row in shown], next_cursor=next_cursor)
-
-
-def note_not_found() -> NotFound:
-    """The one answer for a note that is unknown, hidden, deleted or of another tenant."""
-    return NotFound("There is no such note.", code="note_not_found")

@@ -133,8 +133,13 @@ class Completer(Protocol):
         max_tokens: int,
         temperature: float | None = 0,
         json_schema: Mapping[str, Any] | None = None,
+        timeout_seconds: float | None = None,
     ) -> Completion:
         """The answer to the messages; with a schema the text should be JSON of it, and still needs validation."""
+        ...
+
+    async def available(self) -> bool:
+        """Whether its provider answers at this moment."""
         ...
 
     async def aclose(self) -> None: ...

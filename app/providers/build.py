@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from app.providers import local
 from app.providers.base import Completer, Embedder, ProviderMisconfigured, Reranker
@@ -91,9 +91,9 @@ def build_completer(spec: ModelSpec, settings: ProviderSettings) -> Completer | 
     if spec.provider == "none":
         return None
     if spec.provider == "openai" and spec.model:
-        return OpenAICompleter(_client(spec.provider, settings), model=spec.model)
+        return OpenAICompleter(_client(spec.provider, settings, writing=True), model=spec.model)
     if spec.provider == "ollama" and spec.model:
-        return OllamaCompleter(_client(spec.provider, settings), model=spec.model)
+        return OllamaCompleter(_client(spec.provider, settings, writing=True), model=spec.model)
     raise ProviderMisconfigured(f"{spec} cannot write texts; name a model, as in openai/... or ollama/... .")
 
 
@@ -106,9 +106,13 @@ def build_reranker(spec: ModelSpec, settings: ProviderSettings) -> Reranker | No
     raise ProviderMisconfigured(f"{spec} cannot rerank; name a model, as in voyage/rerank-2-lite or openai/... .")
 
 
-def _client(provider: Provider, settings: ProviderSettings) -> JsonClient:
+def _client(provider: Provider, settings: ProviderSettings, *, writing: bool = False) -> JsonClient:
+    # Whoever has a text written tries again by themselves, later; and wants to know what a model's server said.
+    manner: dict[str, Any] = {"timeout_seconds": settings.timeout_seconds, "quoting": writing}
+    if writing:
+        manner["retries"] = 0
     if provider == "ollama":
-        return JsonClient(provider, settings.ollama_url, timeout_seconds=settings.timeout_seconds)
+        return JsonClient(provider, settings.ollama_url, **manner)
     url, key = {
         "openai": (settings.openai_base_url, settings.openai_api_key),
         "voyage": (settings.voyage_base_url, settings.voyage_api_key),
@@ -116,4 +120,4 @@ def _client(provider: Provider, settings: ProviderSettings) -> JsonClient:
     # Servers that follow OpenAI's API often run next door and want no key; the hosted ones never go without.
     if not key and any(f"//{host}/" in url for host in HOSTED):
         raise ProviderMisconfigured(f"{provider} needs an API key, and none is set.", details={"provider": provider})
-    return JsonClient(provider, url, api_key=key or None, timeout_seconds=settings.timeout_seconds)
+    return JsonClient(provider, url, api_key=key or None, **manner)

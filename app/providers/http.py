@@ -15,6 +15,7 @@ from app.providers.base import AnswerUnusable, InputRefused, ProviderDown, Provi
 CONNECT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 MAX_PROBLEM_BYTES = 16 * 1024
+QUOTED_CHARACTERS = 200
 # A provider that asks for more patience than this is left to the caller's own back-off.
 MAX_WAIT_SECONDS = 5.0
 REFUSED_INPUT = frozenset({400, 413, 422})
@@ -38,6 +39,7 @@ class JsonClient:
         retries: int = 2,
         backoff_seconds: float = 0.2,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
+        quoting: bool = False,
     ) -> None:
         self.name = name
         self.base_url = base_url.rstrip("/")
@@ -45,6 +47,7 @@ class JsonClient:
         self._retries = retries
         self._backoff = backoff_seconds
         self._max_bytes = max_answer_bytes
+        self._quoting = quoting
         headers = {"content-type": "application/json", "accept": "application/json"}
         if api_key is not None:
             headers["authorization"] = f"Bearer {_checked_key(name, api_key)}"
@@ -55,24 +58,33 @@ class JsonClient:
             trust_env=_host(name, self.base_url) not in LOOPBACK,
         )
 
-    async def post(self, path: str, body: object, answer: type[T]) -> T:
+    async def answers(self, path: str, *, seconds: float) -> bool:
+        """Whether anybody is there: a GET that is answered with 200 in time."""
+        try:
+            async with asyncio.timeout(seconds), self._http.stream("GET", self.base_url + path) as response:
+                return response.status_code == 200
+        except (TimeoutError, httpx.HTTPError):
+            return False
+
+    async def post(self, path: str, body: object, answer: type[T], *, timeout_seconds: float | None = None) -> T:
         """The provider's answer, decoded; what passes is tried again while the time lasts."""
         content = msgspec.json.encode(body)
+        patience = self._timeout if timeout_seconds is None else timeout_seconds
         problem: ProviderDown | None = None
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(patience):
                 for attempt in range(self._retries + 1):
                     if problem is not None:
                         await asyncio.sleep(self._wait(attempt, problem))
                     try:
-                        return self._decode(await self._send(path, content), answer)
+                        return self._decode(await self._send(path, content, patience), answer)
                     except ProviderDown as down:
                         problem = down
                         if (down.retry_after or 0) > MAX_WAIT_SECONDS:
                             break
         except TimeoutError as late:
             if problem is None:
-                raise ProviderDown(f"{self.name} did not answer within {self._timeout:g} s.") from late
+                raise ProviderDown(f"{self.name} did not answer within {patience:g} s.") from late
         assert problem is not None
         raise problem
 
@@ -85,9 +97,10 @@ class JsonClient:
         pause = self._backoff * 2 ** (attempt - 1) * _random.uniform(0.8, 1.2)
         return max(pause, problem.retry_after or 0)
 
-    async def _send(self, path: str, content: bytes) -> bytes:
+    async def _send(self, path: str, content: bytes, patience: float) -> bytes:
+        timeout = httpx.Timeout(patience, connect=min(CONNECT_SECONDS, patience))
         try:
-            async with self._http.stream("POST", self.base_url + path, content=content) as response:
+            async with self._http.stream("POST", self.base_url + path, content=content, timeout=timeout) as response:
                 if response.status_code == 200:
                     return await self._read(response)
                 raise await self._refusal(response)
@@ -110,7 +123,10 @@ class JsonClient:
     async def _refusal(self, response: httpx.Response) -> ProviderError:
         status = response.status_code
         problem = f"{self.name} answered {status}"
-        details = {"provider": self.name, "status": status, **await _reason(response)}
+        content = await _problem(response)
+        details = {"provider": self.name, "status": status, **_reason(content)}
+        if self._quoting:
+            details["answer"] = content.decode(errors="replace")[:QUOTED_CHARACTERS]
         if status >= 500 or status in COME_BACK_LATER:
             return ProviderDown(f"{problem}.", retry_after=_retry_after(response), details=details)
         if status in REFUSED_INPUT:
@@ -127,13 +143,18 @@ class JsonClient:
             raise AnswerUnusable(f"{self.name} answered JSON of an unexpected shape, or none.") from problem
 
 
-async def _reason(response: httpx.Response) -> dict[str, str]:
-    """The provider's own code for a refusal, when it looks like one: its prose may quote texts and keys."""
+async def _problem(response: httpx.Response) -> bytes:
+    """What came with a refusal, as far as it is read."""
     content = bytearray()
     async for part in response.aiter_bytes():
         content += part
         if len(content) > MAX_PROBLEM_BYTES:
-            return {}
+            break
+    return bytes(content[:MAX_PROBLEM_BYTES])
+
+
+def _reason(content: bytes) -> dict[str, str]:
+    """The provider's own code for a refusal, when it looks like one: its prose may quote texts and keys."""
     found = re.search(rb'"code"\s*:\s*"([a-z][a-z0-9_]{0,63})"', content)
     return {"provider_code": found[1].decode()} if found else {}
 

@@ -33,6 +33,16 @@ JOB_WAIT_SECONDS = Histogram(
     ["kind"],
     buckets=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 1800),
 )
+LLM_CALLS = Counter(
+    "palimpsest_llm_calls", "Calls of language models, by what for and how they ended.", ["purpose", "outcome"]
+)
+LLM_SECONDS = Histogram(
+    "palimpsest_llm_duration_seconds",
+    "Time a language model took to answer.",
+    ["purpose"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
+LLM_TOKENS = Counter("palimpsest_llm_tokens", "Tokens that language models have read and written.", ["direction"])
 EMBEDDING_SECONDS = Histogram(
     "palimpsest_embedding_duration_seconds",
     "Time a provider took for one batch or query.",

@@ -265,17 +265,18 @@ async def test_a_completion_of_openai() -> None:
 
 
 async def test_a_completion_of_ollama() -> None:
-    told = {"message": {"content": "hi"}, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 2}
+    told = {"response": "hi", "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 2}
     async with listening(in_turn(Answer(told))) as server:
         completer = build_completer(parse_model("ollama/llama3.2:1b"), settings(server))
         assert completer is not None
         completion = await completer.complete(MESSAGES, max_tokens=10, temperature=None, json_schema=SCHEMA)
         await completer.aclose()
     assert (completion.text, completion.truncated, completion.usage.output_tokens) == ("hi", False, 2)
-    assert server.asked[0].path == "/api/chat"
+    assert server.asked[0].path == "/api/generate"
     assert server.asked[0].body == {
         "model": "llama3.2:1b",
-        "messages": SENT,
+        "system": "be brief",
+        "prompt": "hello",
         "stream": False,
         "format": SCHEMA,
         "options": {"num_predict": 10},

@@ -1,0 +1,273 @@
+"""Jobs of the pipeline: extract a note, and link what it says into the graph.
+
+Models are asked between transactions, never within one. What an extraction writes and its completion are one
+transaction, and so is the job that links: a worker killed at any line repeats calls, and writes nothing twice.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from app.db.database import Database, Row
+from app.facts import writing as facts
+from app.facts.retries import retried
+from app.facts.schemas import FactCreate, ObjectIn
+from app.jobs.queue import NewJob, enqueue
+from app.jobs.registry import Job, Postponed
+from app.notes.deriving import PIPELINE, Source, finish_extraction, lock_source
+from app.pipeline import decision, extraction, queries
+from app.pipeline.decision import Candidate, Proposal
+from app.pipeline.extraction import Extraction, Statement
+from app.pipeline.models import Calls, Models
+from app.pipeline.writing import Writing, write_proposals
+from app.recall.embedding.redactions import BUILT_IN
+from app.recall.means import QueryVectors
+from app.tenancy.settings import PipelineSettings, read_settings
+from app.web.auth import AGENT_SCOPES, Principal
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+CANDIDATES = 5
+# Questions of one note that a model is asked at the same time.
+AT_ONCE = 4
+MAX_WARNINGS = 50
+# Seconds: doubling from one to thirty.
+BACKOFF = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+LINK_ATTEMPTS = 8
+
+
+def acting(job: Job) -> Principal:
+    """As whom a job works: the note's agent, and in its garden."""
+    garden = job.payload.get("garden_id")
+    return Principal(
+        tenant_id=job.scope.tenant_id,
+        project_id=job.scope.project_id,
+        agent_id=job.scope.agent_id,
+        gardens=() if garden is None else (str(garden),),
+        key_id=PIPELINE,
+        kind="agent",
+        scopes=frozenset(AGENT_SCOPES),
+    )
+
+
+class ExtractTask:
+    """The handler of `extract`."""
+
+    def __init__(self, models: Models, vectors: QueryVectors) -> None:
+        self._models = models
+        self._vectors = vectors
+
+    async def __call__(self, job: Job) -> None:
+        who = acting(job)
+        job.scope = who
+        row = await _read(job, who)
+        if row is None:
+            await _end(job, None, "note_gone")
+            return
+        settings = read_settings({"pipeline": row["pipeline"] or {}})
+        source = _source(job, row)
+        if not settings.enabled:
+            await _end(job, source, "pipeline_disabled")
+            return
+        calls = Calls(
+            job.db,
+            who,
+            job_id=job.job_id,
+            model=self._models.of(settings),
+            settings=settings,
+            spent=row["spent"],
+        )
+        try:
+            async with asyncio.timeout(settings.lease_timeout_ms / 1000):
+                found = await _extract(calls, row)
+                proposals, warnings = await self._decide(job.db, who, calls, source, found.statements)
+        except TimeoutError as problem:
+            raise ExtractionTimedOut(f"not done within {settings.lease_timeout_ms} ms (lease_timeout_ms)") from problem
+        writing = Writing(
+            source=source,
+            settings=settings,
+            model=calls.name,
+            job_id=job.job_id,
+            statements=len(found.statements),
+            relations=len(found.relations),
+        )
+        await _write(job, who, writing, found, proposals, calls, [*found.warnings, *warnings])
+
+    async def _decide(
+        self, db: Database, who: Principal, calls: Calls, source: Source, statements: list[Statement]
+    ) -> tuple[list[Proposal], list[str]]:
+        """What to do with each statement, by itself; warnings of answers that could not be used."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(index: int, statement: Statement) -> tuple[Proposal | None, str | None]:
+            async with slots:
+                candidates = await self._candidates(db, who, source, statement)
+                if not candidates:
+                    return decision.add(statement), None
+                messages = decision.decision_prompt(statement, candidates)
+                answer = await calls.ask(
+                    "decision",
+                    messages,
+                    max_tokens=decision.MAX_ANSWER_TOKENS,
+                    json_schema=decision.ANSWER_SCHEMA,
+                )
+                proposal, problem = decision.read_decision(answer, statement, candidates)
+                return proposal, None if problem is None else f"decision[{index}]: {problem}"
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(index, statement)) for index, statement in enumerate(statements)]
+        except* Exception as problems:  # noqa: BLE001 - the first of them is the job's
+            raise problems.exceptions[0] from None
+        decided = [task.result() for task in tasks]
+        return [one for one, _ in decided if one is not None], [problem for _, problem in decided if problem]
+
+    async def _candidates(self, db: Database, who: Principal, source: Source, statement: Statement) -> list[Candidate]:
+        vector = await self._vectors.embed(who.tenant_id, statement.content)
+        params: dict[str, Any] = {
+            "tenant": who.tenant_id,
+            "project": who.project_id,
+            "text": statement.content,
+            "model": None if vector is None else vector.model_id,
+            "dimensions": None if vector is None else vector.model.dimensions,
+            "vector": None if vector is None else vector.text,
+            "scope": source.scope,
+            "owner": source.owner_key,
+            "skipped": [source.note_id],
+            "patterns": list(BUILT_IN),
+            "limit": CANDIDATES,
+        }
+        rows = await db.query(who, queries.SIMILAR, params)
+        return [Candidate(**{**row, "note_id": str(row["note_id"])}) for row in rows]
+
+
+class ExtractionTimedOut(Exception):
+    """One attempt took longer than the project allows."""
+
+
+async def _read(job: Job, who: Principal) -> Row | None:
+    params = {
+        "tenant": who.tenant_id,
+        "project": who.project_id,
+        "note": job.payload["note_id"],
+        "patterns": list(BUILT_IN),
+    }
+    rows = await job.db.query(who, queries.READ_EXTRACTION, params)
+    return rows[0] if rows else None
+
+
+def _source(job: Job, row: Row) -> Source:
+    assert job.scope.project_id is not None
+    return Source(
+        tenant_id=job.scope.tenant_id,
+        project_id=job.scope.project_id,
+        note_id=str(job.payload["note_id"]),
+        garden_id=None if row["garden_id"] is None else str(row["garden_id"]),
+        **{name: row[name] for name in ("agent_id", "scope", "owner_key", "tags", "author", "occurred_at", "version")},
+    )
+
+
+async def _extract(calls: Calls, row: Row) -> Extraction:
+    messages, warnings = extraction.extraction_prompt(
+        row["content"], author=row["author"], occurred_at=row["occurred_at"]
+    )
+    answer = await calls.ask(
+        "extraction", messages, max_tokens=extraction.MAX_ANSWER_TOKENS, json_schema=extraction.ANSWER_SCHEMA
+    )
+    found = extraction.read_extraction(answer)
+    return msgspec.structs.replace(found, warnings=[*warnings, *found.warnings])
+
+
+async def _write(
+    job: Job,
+    who: Principal,
+    writing: Writing,
+    found: Extraction,
+    proposals: list[Proposal],
+    calls: Calls,
+    warnings: list[str],
+) -> None:
+    async with job.finishing() as session:
+        if not await lock_source(session, writing.source):
+            # Changed or deleted meanwhile: what was read is not what it says, so it is read again.
+            raise Postponed(datetime.now(UTC))
+        await write_proposals(session, who, writing, proposals)
+        linked = None
+        if writing.settings.writes and writing.settings.graph_enabled and found.relations:
+            linked = await enqueue(session, who, job=_link_job(job, writing, found))
+        await finish_extraction(session, writing.source, status="completed")
+        job.result = {
+            "mode": writing.settings.mode,
+            "facts": writing.statements,
+            "entities": writing.relations,
+            "outcomes": dict(writing.tally),
+            "warnings": warnings[:MAX_WARNINGS],
+            "model": writing.model,
+            "usage": calls.as_dict(),
+            **({} if linked is None else {"graph_job_id": linked}),
+        }
+
+
+def _link_job(job: Job, writing: Writing, found: Extraction) -> NewJob:
+    payload = {
+        "note_id": writing.source.note_id,
+        "garden_id": writing.source.garden_id,
+        "model": writing.model,
+        "relations": msgspec.to_builtins(found.relations),
+    }
+    return NewJob(kind="graph_link", payload=payload, dedupe_key=writing.source.note_id, max_attempts=LINK_ATTEMPTS)
+
+
+async def _end(job: Job, source: Source | None, reason: str) -> None:
+    """Ends a job that has nothing to do."""
+    async with job.finishing() as session:
+        if source is not None:
+            await finish_extraction(session, source, status="none")
+        job.result = {"skipped": reason}
+
+
+async def link(job: Job) -> None:
+    """Writes the facts that a note's relations say, with the note as evidence; a transaction of its own."""
+    who = acting(job)
+    job.scope = who
+    row = await _read(job, who)
+    settings = PipelineSettings() if row is None else read_settings({"pipeline": row["pipeline"] or {}})
+    if row is None or not (settings.writes and settings.graph_enabled):
+        async with job.finishing():
+            job.result = {"skipped": "note_gone" if row is None else f"mode_{settings.mode}"}
+        return
+    relations = msgspec.convert(job.payload["relations"], list[extraction.Relation])
+    drafts, refused = facts.draft_all(who, [_fact(job, row, relation) for relation in relations])
+    await facts.judge_drafts(job.db, who, drafts)
+
+    async def write() -> None:
+        async with job.finishing() as session:
+            written = await facts.write_drafts(session, who, drafts)
+            warnings = [*refused, *(f"entities[{index}]: {code}" for index, code in written.refused)]
+            if warnings:
+                log.warning("graph_link_partial", job_id=job.job_id, refused=len(warnings))
+            job.result = {
+                "facts_created": written.created,
+                "facts_confirmed": written.reused,
+                "warnings": warnings[:MAX_WARNINGS],
+            }
+
+    await retried(write)
+
+
+def _fact(job: Job, row: Row, relation: extraction.Relation) -> FactCreate:
+    return FactCreate(
+        subject=relation.source,
+        predicate=relation.relationship,
+        object=ObjectIn(entity=relation.target),
+        scope=row["scope"],
+        garden_id=row["garden_id"],
+        source=PIPELINE,
+        confidence=relation.confidence,
+        valid_from=row["occurred_at"],
+        evidence=[UUID(str(job.payload["note_id"]))],
+    )
