@@ -1,4 +1,4 @@
-"""A service, a worker and a scripted model for the tests of the pipeline; every test has a tenant and model of its own."""
+"""A service, a worker and a scripted model for the pipeline; every test has a tenant and a model of its own."""
 
 import secrets
 import subprocess
@@ -119,7 +119,7 @@ class Project:
 
 @pytest.fixture
 def make_project(
-    database: TestDatabase, models: ModelServer, working: RunningService, as_client: Callable[[str], httpx.Client]
+    database: TestDatabase, models: ModelServer, working: RunningService, as_client: Callable[..., httpx.Client]
 ) -> Callable[..., Project]:
     """Makes projects whose pipeline is on, unless the settings say otherwise."""
 
@@ -131,7 +131,7 @@ def make_project(
             tenant=tenant,
             model=f"m{secrets.token_hex(5)}",
             agent=as_client(tenancy.key(tenant, agent_id="robin", rate_limits={"write": 0, "read": 0})),
-            admin=as_client(tenancy.key(tenant, kind="admin", agent_id="boss", project_id="default")),
+            admin=as_client(tenancy.key(tenant, kind="admin", agent_id="boss"), project="default"),
             database=database,
             models=models,
         )
@@ -148,13 +148,12 @@ def project(make_project: Callable[..., Project]) -> Project:
 
 
 @pytest.fixture
-def as_client(running: RunningService) -> Iterator[Callable[[str], httpx.Client]]:
+def as_client(running: RunningService) -> Iterator[Callable[..., httpx.Client]]:
     clients: list[httpx.Client] = []
 
-    def build(key: str) -> httpx.Client:
-        client = httpx.Client(
-            base_url=running.url, headers={"Authorization": f"Bearer {key}"}, timeout=90, verify=False
-        )
+    def build(key: str, project: str | None = None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} | ({"X-Project-Id": project} if project else {})
+        client = httpx.Client(base_url=running.url, headers=headers, timeout=90, verify=False)
         clients.append(client)
         return client
 

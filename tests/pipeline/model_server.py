@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -133,10 +133,8 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
 
         def handle(self) -> None:
             # Who asks may be killed in the middle of it.
-            try:
+            with suppress(BrokenPipeError, ConnectionResetError):
                 super().handle()
-            except (BrokenPipeError, ConnectionResetError):
-                pass
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
