@@ -1,7 +1,7 @@
 """The first pass: from the words of a note to statements that stand by themselves, and who is related to what."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -128,12 +128,12 @@ def read_extraction(text: str) -> Extraction:
 
 
 def _read_list(found: dict[str, Any], name: str, most: int, read: Any, warnings: list[str]) -> list[Any]:
-    items = found.get(name, [])
-    if not isinstance(items, list):
+    given = found.get(name, [])
+    if not isinstance(given, list):
         warnings.append(f"{name}: not a list")
         return []
     kept: list[Any] = []
-    for index, item in enumerate(items):
+    for index, item in enumerate(cast("list[Any]", given)):
         if len(kept) == most:
             warnings.append(f"{name}: more than {most}, the rest was left out")
             break

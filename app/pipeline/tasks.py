@@ -142,7 +142,16 @@ class ExtractTask:
             "limit": CANDIDATES,
         }
         rows = await db.query(who, queries.SIMILAR, params)
-        return [Candidate(**{**row, "note_id": str(row["note_id"])}) for row in rows]
+        return [
+            Candidate(
+                note_id=str(row["note_id"]),
+                type=row["type"],
+                content=row["content"],
+                version=row["version"],
+                score=row["score"],
+            )
+            for row in rows
+        ]
 
 
 class ExtractionTimedOut(Exception):
