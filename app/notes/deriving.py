@@ -2,14 +2,15 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from app.db.database import Row, Session
 from app.notes import queries
 from app.notes.content import normalize_content
-from app.notes.storing import change_note, note_event, store_notes
-from app.web.auth import Principal, new_id
+from app.notes.storing import change_note
+from app.web.auth import Principal
 
 # Who changed a note, in its history.
 PIPELINE = "pipeline"
@@ -32,73 +33,63 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement that shall become a note."""
+    """A statement that shall become a note, and the line of its history."""
 
+    note_id: str
     content: str
+    hash: str
     type: str
     confidence: float
-    model: str
     proposal: dict[str, Any]
 
 
-async def derive_notes(
-    session: Session, who: Principal, source: Source, drafts: list[Derived]
-) -> list[tuple[str, bool]]:
-    """The note of each statement, and whether it is new; one that says the same is there already for the others."""
-    rows = [_row(source, draft) for draft in drafts]
-    said = {row["note_id"]: draft.proposal for row, draft in zip(rows, drafts, strict=True)}
-    stored = await store_notes(session, _acting(who), rows, proposals=said)
-    return [(str(note["note_id"]), created) for note, created in stored]
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that changed nothing, for the history of the note it comes from."""
+
+    reason: str
+    proposal: dict[str, Any]
 
 
-def _row(source: Source, draft: Derived) -> Row:
-    content = normalize_content(draft.content)
-    now = datetime.now(UTC)
-    return {
-        "tenant_id": source.tenant_id,
-        "note_id": new_id(),
-        "project_id": source.project_id,
-        "agent_id": source.agent_id,
-        "scope": source.scope,
-        "garden_id": source.garden_id,
-        "owner_key": source.owner_key,
-        "type": draft.type,
-        "content": content.stored,
-        "content_hash": content.hash,
-        "tags": source.tags,
-        "author": source.author,
-        "occurred_at": source.occurred_at,
-        # Outside of the thread: there it would stand between what was said.
-        "thread_id": None,
-        "position": None,
-        "pinned": False,
-        "derived_from": source.note_id,
-        "confidence": draft.confidence,
-        "extraction_model": draft.model,
-        "created_at": now,
-        "updated_at": now,
-    }
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """The job that links what a note relates."""
+
+    payload: dict[str, Any]
+    attempts: int
 
 
-async def lock_source(session: Session, source: Source) -> bool:
-    """Holds the note that is extracted until the end; false when it is no longer what was read."""
-    note = await queries.lock_note(session, tenant_id=source.tenant_id, note_id=source.note_id)
-    return note is not None and note["deleted_at"] is None and note["version"] == source.version
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written; `changed` when the note was no longer what had been read, and nothing was."""
+
+    changed: bool
+    created: int
+    deduped: int
+    link_job: UUID | None
 
 
-async def finish_extraction(session: Session, source: Source, *, status: str) -> None:
-    """Says how the extraction of a note ended."""
-    await queries.set_extraction_status(session, tenant_id=source.tenant_id, note_id=source.note_id, status=status)
+async def apply_extraction(
+    session: Session, source: Source, *, model: str, drafts: list[Derived], records: list[Record], link: Link | None
+) -> Applied:
+    """Writes what came of reading a note, and that it is done; in one call."""
+    row = await queries.apply_extraction(
+        session,
+        tenant=source.tenant_id,
+        project=source.project_id,
+        note=source.note_id,
+        version=source.version,
+        model=model,
+        drafts=msgspec.json.encode(drafts).decode(),
+        records=msgspec.json.encode(records).decode(),
+        link=None if link is None else msgspec.json.encode(link.payload).decode(),
+        attempts=0 if link is None else link.attempts,
+    )
+    if row["link_job"] is not None:
+        session.wake_workers()
+    return Applied(**row)
 
 
-async def record_proposals(
-    session: Session, who: Principal, source: Source, proposals: list[tuple[str, dict[str, Any]]]
-) -> None:
-    """Puts on record what was proposed and changed nothing, each with its reason, in the history of its source."""
-    note = msgspec.structs.asdict(source)
-    rows = [note_event(_acting(who), note, "none", reason, proposal=proposal) for reason, proposal in proposals]
-    if rows:
-        await queries.insert_history(session, rows=rows)
+async def skip_extraction(session: Session, source: Source) -> None:
+    """Says that a note is not extracted after all."""
+    await queries.set_extraction_status(session, tenant_id=source.tenant_id, note_id=source.note_id, status="none")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,10 @@ SHOWN = (
 _shown = [memory_notes.c[name] for name in SHOWN]
 # What a note is found by.
 SEARCHED = {"author", "occurred_at", "tags", "content"}
+APPLY_EXTRACTION = text(
+    "SELECT * FROM apply_extraction(:tenant, :project, CAST(:note AS uuid), :version, :model, CAST(:drafts AS json), "
+    "CAST(:records AS json), CAST(:link AS jsonb), :attempts)"
+)
 IDENTITY = ("scope", "owner_key", "thread_id", "position", "content_hash")
 
 
@@ -136,6 +140,13 @@ async def set_extraction_status(session: Session, *, tenant_id: str, note_id: st
     c = memory_notes.c
     statement = update(memory_notes).where(c.tenant_id == tenant_id, c.note_id == note_id)
     row = await session.row(statement.values(extraction_status=status).returning(*_shown))
+    assert row is not None
+    return row
+
+
+async def apply_extraction(session: Session, **parameters: Any) -> Row:
+    """Writes what came of reading a note."""
+    row = await session.row(APPLY_EXTRACTION, parameters)
     assert row is not None
     return row
 

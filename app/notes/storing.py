@@ -12,11 +12,8 @@ from app.notes.schemas import NoteRead
 from app.web.auth import Principal, new_id, require_project
 
 
-async def store_notes(
-    session: Session, who: Principal, rows: list[Row], *, proposals: dict[str, dict[str, Any]] | None = None
-) -> list[tuple[Row, bool]]:
-    """Each row's note, and whether it is new; in the order given. By note id, what the pipeline proposed of each."""
-    said = proposals or {}
+async def store_notes(session: Session, who: Principal, rows: list[Row]) -> list[tuple[Row, bool]]:
+    """Each row's note, and whether it is new; in the order given."""
     known: dict[tuple[Any, ...], Row] = {}
     made: list[Row] = []
     # What stood in the way may be deleted before we look at it; then there is room for ours.
@@ -30,9 +27,7 @@ async def store_notes(
             place = {"tenant_id": who.tenant_id, "project_id": require_project(who)}
             known |= {_identity(row): row for row in await queries.find_same(session, **place, rows=others)}
     if made:
-        events = [
-            note_event(who, row, "created", None, new=row["content"], proposal=said.get(row["note_id"])) for row in made
-        ]
+        events = [note_event(who, row, "created", None, new=row["content"]) for row in made]
         await queries.insert_history(session, rows=events)
         await _queue(session, who, made)
     ids = {row["note_id"] for row in made}

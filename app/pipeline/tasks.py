@@ -16,9 +16,8 @@ from app.db.database import Database, Row
 from app.facts import writing as facts
 from app.facts.retries import retried
 from app.facts.schemas import FactCreate, ObjectIn
-from app.jobs.queue import NewJob, enqueue
 from app.jobs.registry import Job, Postponed
-from app.notes.deriving import PIPELINE, Source, finish_extraction, lock_source
+from app.notes.deriving import PIPELINE, Link, Source, skip_extraction
 from app.pipeline import decision, extraction, queries
 from app.pipeline.decision import Candidate, Proposal
 from app.pipeline.extraction import Extraction, Statement
@@ -201,41 +200,38 @@ async def _write(
     warnings: list[str],
 ) -> None:
     async with job.finishing() as session:
-        if not await lock_source(session, writing.source):
+        applied = await write_proposals(session, who, writing, proposals, link=_link(writing, found))
+        if applied.changed:
             # Changed or deleted meanwhile: what was read is not what it says, so it is read again.
             raise Postponed(datetime.now(UTC))
-        await write_proposals(session, who, writing, proposals)
-        linked = None
-        if writing.settings.writes and writing.settings.graph_enabled and found.relations:
-            linked = await enqueue(session, who, job=_link_job(job, writing, found))
-        await finish_extraction(session, writing.source, status="completed")
         job.result = {
             "mode": writing.settings.mode,
             "facts": writing.statements,
             "entities": writing.relations,
-            "outcomes": dict(writing.tally),
+            "outcomes": {name: count for name, count in writing.tally.items() if count},
             "warnings": warnings[:MAX_WARNINGS],
             "model": writing.model,
             "usage": calls.as_dict(),
-            **({} if linked is None else {"graph_job_id": linked}),
+            **({} if applied.link_job is None else {"graph_job_id": str(applied.link_job)}),
         }
 
 
-def _link_job(job: Job, writing: Writing, found: Extraction) -> NewJob:
-    payload = {
+def _link(writing: Writing, found: Extraction) -> Link | None:
+    if not (writing.settings.writes and writing.settings.graph_enabled and found.relations):
+        return None
+    payload: dict[str, Any] = {
         "note_id": writing.source.note_id,
         "garden_id": writing.source.garden_id,
-        "model": writing.model,
         "relations": msgspec.to_builtins(found.relations),
     }
-    return NewJob(kind="graph_link", payload=payload, dedupe_key=writing.source.note_id, max_attempts=LINK_ATTEMPTS)
+    return Link(payload=payload, attempts=LINK_ATTEMPTS)
 
 
 async def _end(job: Job, source: Source | None, reason: str) -> None:
     """Ends a job that has nothing to do."""
     async with job.finishing() as session:
         if source is not None:
-            await finish_extraction(session, source, status="none")
+            await skip_extraction(session, source)
         job.result = {"skipped": reason}
 
 

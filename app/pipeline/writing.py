@@ -10,12 +10,14 @@ from app.db.database import Session
 from app.facts import writing as facts
 from app.notes.content import normalize_content
 from app.notes.deriving import (
+    Applied,
     Derived,
+    Link,
+    Record,
     Source,
     Target,
-    derive_notes,
+    apply_extraction,
     forget_note,
-    record_proposals,
     replace_note,
 )
 from app.pipeline import queries
@@ -41,9 +43,10 @@ class Writing(msgspec.Struct, kw_only=True):
     statements: int
     relations: int
     tally: Counter[str] = msgspec.field(default_factory=Counter)
-    quiet: list[tuple[str, dict[str, Any]]] = msgspec.field(default_factory=list)
+    drafts: list[Derived] = msgspec.field(default_factory=list)
+    records: list[Record] = msgspec.field(default_factory=list)
 
-    def record(self, proposal: Proposal, outcome: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
+    def describe(self, proposal: Proposal, outcome: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
         """What is kept of a proposal: enough to see later how it was decided."""
         kept: dict[str, Any] = {
             "action": proposal.action,
@@ -68,22 +71,34 @@ class Writing(msgspec.Struct, kw_only=True):
     def note(self, proposal: Proposal, outcome: str, reason: str | None = None, **more: Any) -> None:
         """Counts a proposal that changed nothing, and keeps its line."""
         self.tally[outcome] += 1
-        self.quiet.append((proposal.reason, self.record(proposal, outcome, reason, **more)))
+        described = self.describe(proposal, outcome, reason, **more)
+        self.records.append(Record(reason=proposal.reason, proposal=described))
 
 
-async def write_proposals(session: Session, who: Principal, writing: Writing, proposals: list[Proposal]) -> None:
+async def write_proposals(
+    session: Session, who: Principal, writing: Writing, proposals: list[Proposal], *, link: Link | None
+) -> Applied:
     """Applies what may be applied, and puts all on record; one transaction."""
     if not writing.settings.writes:
         for proposal in proposals:
             writing.note(proposal, "shadow", review_needed=_flagged(proposal) or None)
     else:
-        await _add(session, who, writing, [one for one in proposals if one.action == "ADD"])
+        _gate(writing, [one for one in proposals if one.action == "ADD"])
         for proposal in proposals:
             if proposal.action == "NONE":
                 writing.note(proposal, "recorded")
             elif proposal.target is not None:
                 await _mutate(session, who, writing, proposal)
-    await record_proposals(session, who, writing.source, writing.quiet)
+    applied = await apply_extraction(
+        session,
+        writing.source,
+        model=writing.model,
+        drafts=writing.drafts,
+        records=writing.records,
+        link=link,
+    )
+    writing.tally += Counter(created=applied.created, deduped=applied.deduped)
+    return applied
 
 
 def _flagged(proposal: Proposal) -> bool:
@@ -91,13 +106,13 @@ def _flagged(proposal: Proposal) -> bool:
     return target is not None and contradicts(proposal.statement.content, target.content)
 
 
-async def _add(session: Session, who: Principal, writing: Writing, proposals: list[Proposal]) -> None:
-    """The gates in their order: sure enough, not empty, not there already."""
-    kept: list[Proposal] = []
+def _gate(writing: Writing, proposals: list[Proposal]) -> None:
+    """The gates in their order: sure enough, not empty, not said twice; whether it is there the database knows."""
     hashes: set[str] = set()
     for proposal in proposals:
-        content = normalize_content(proposal.statement.content)
-        if proposal.statement.confidence < writing.settings.min_fact_confidence_for_write:
+        statement = proposal.statement
+        content = normalize_content(statement.content)
+        if statement.confidence < writing.settings.min_fact_confidence_for_write:
             writing.note(proposal, "skipped", LOW_CONFIDENCE)
         elif not content.normalized:
             writing.note(proposal, "skipped", EMPTY)
@@ -105,25 +120,16 @@ async def _add(session: Session, who: Principal, writing: Writing, proposals: li
             writing.note(proposal, "deduped", "said_twice")
         else:
             hashes.add(content.hash)
-            kept.append(proposal)
-    if not kept:
-        return
-    drafts = [
-        Derived(
-            content=one.statement.content,
-            type=one.statement.type,
-            confidence=one.statement.confidence,
-            model=writing.model,
-            proposal=writing.record(one, "created"),
-        )
-        for one in kept
-    ]
-    stored = await derive_notes(session, who, writing.source, drafts)
-    for proposal, (note_id, created) in zip(kept, stored, strict=True):
-        if created:
-            writing.tally["created"] += 1
-        else:
-            writing.note(proposal, "deduped", existing_note_id=note_id)
+            writing.drafts.append(
+                Derived(
+                    note_id=new_id(),
+                    content=content.stored,
+                    hash=content.hash,
+                    type=statement.type,
+                    confidence=statement.confidence,
+                    proposal=writing.describe(proposal, "created"),
+                )
+            )
 
 
 async def _mutate(session: Session, who: Principal, writing: Writing, proposal: Proposal) -> None:
@@ -146,7 +152,7 @@ async def _mutate(session: Session, who: Principal, writing: Writing, proposal: 
         writing.note(proposal, "review", CONTRADICTION, review_needed=True, review_id=review_id)
         return
     target = Target(note_id=proposal.target.note_id, version=proposal.target.version)
-    record = writing.record(proposal, "applied")
+    record = writing.describe(proposal, "applied")
     refusal = await apply_change(
         session,
         who,
