@@ -38,11 +38,13 @@ BEGIN
           AND (p_known IS NULL OR n.created_at <= p_known)
         LIMIT p_most
     )
-    SELECT f.note_id, sum(t.idf * c.tf * 1.9 / (c.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))
-    FROM found f
-    CROSS JOIN LATERAL (
-        SELECT u.lexeme, cardinality(u.positions)::double precision AS tf FROM unnest(f.terms) u) c
-    JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = c.lexeme
+    SELECT f.note_id, sum(t.idf * f.tf * 1.9 / (f.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))
+    FROM (
+        -- Taken apart in the list of columns: as a table, each would be stored before it is read.
+        SELECT w.note_id, w.terms_length, (w.word).lexeme, cardinality((w.word).positions)::double precision AS tf
+        FROM (SELECT f.note_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
+    ) f
+    JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = f.lexeme
     GROUP BY f.note_id ORDER BY 2 DESC, 1 LIMIT p_limit;
 END
 $$;

@@ -22,8 +22,10 @@ DECLARE
     v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
     v_holds text := '';
     v_enough text := '';
-    v_mine text := 'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND e.owner_kind = $4 '
-        'AND ($5::text IS NULL OR e.scope = $5) AND e.model_id = ';
+    -- Kind and model are written out: that an index has only these must be plain to see.
+    v_mine text := format(
+        'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4) '
+        'AND e.owner_kind = %L AND e.model_id = %s', p_kind, p_model);
     v_found int;
 BEGIN
     -- How many of this kind there are; cards are few.
@@ -32,40 +34,43 @@ BEGIN
     INTO v_vectors FROM embedding_counts c
     WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
     IF v_vectors > 25000 THEN
-        SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share FROM pg_class r
-        WHERE r.oid = (SELECT e.tableoid FROM embeddings e
-                       WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
+        -- Of the index over the part of the table that has this tenant's vectors.
+        SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share
+        FROM pg_inherits p JOIN pg_index i ON i.indexrelid = p.inhrelid JOIN pg_class r ON r.oid = p.inhrelid
+        WHERE p.inhparent = to_regclass(format('embeddings_%s_%s_idx', p_model, p_kind))
+          AND i.indrelid = (SELECT e.tableoid FROM embeddings e
+                            WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
     END IF;
     -- One unit after the other, in the order of distance, until enough hold.
     IF p_kind = 'fact' THEN
         v_holds := 'CROSS JOIN LATERAL ('
-            '    SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $2, $8) AS sure,'
+            '    SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $2, $7) AS sure,'
             '           f.source_trust FROM graph_facts f'
             '    WHERE f.tenant_id = $2 AND f.fact_id = e.owner_id'
-            '      AND ($9::uuid[] IS NULL OR f.predicate_id = ANY ($9))'
+            '      AND ($8::uuid[] IS NULL OR f.predicate_id = ANY ($8))'
             '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
-            '                      $2, $7, $8) OFFSET 0) h';
-        v_enough := ' AND h.sure >= $10 AND h.sure > 0 AND h.sure * h.source_trust >= $11';
+            '                      $2, $6, $7) OFFSET 0) h';
+        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10';
     ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
         v_holds := 'CROSS JOIN LATERAL ('
-            '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $8'
+            '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $7'
             '    OFFSET 0) h';
     END IF;
     -- To find one that fits by the index takes as long as to look at fifty, and the longer the fewer fit.
     IF v_share >= 0.05 AND v_vectors > 50 * p_limit / v_share THEN
         -- Here, and not with the function: a session that has met no vector yet does not know these settings.
-        PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '200', true),
+        PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
+                set_config('hnsw.ef_search', least(greatest(120, 2 * p_limit), 400)::text, true),
                 set_config('hnsw.max_scan_tuples', '40000', true);
         PERFORM set_config('enable_sort', 'off', true);
-        -- Plus zero at the end: what a relaxed index answers only seems to be in order, and would not be sorted.
+        -- The index has half the bits of each number, the answer all of them.
         RETURN QUERY EXECUTE format(
             'WITH near AS MATERIALIZED ('
-            '    SELECT e.owner_id, e.vector::vector(%1$s) <#> $1::vector(%1$s) AS distance FROM embeddings e %2$s'
-            '    WHERE %3$s%4$s%5$s ORDER BY e.vector::vector(%1$s) <#> $1::vector(%1$s) LIMIT $6)'
-            'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance + 0, n.owner_id',
-            p_dimensions, v_holds, v_mine, p_model, v_enough)
-        USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence,
-              p_trust;
+            '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e %2$s'
+            '    WHERE %3$s%4$s ORDER BY e.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) LIMIT $5)'
+            'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
+            p_dimensions, v_holds, v_mine, v_enough)
+        USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
         GET DIAGNOSTICS v_found = ROW_COUNT;
         IF v_found > 0 THEN
             RETURN;
@@ -75,8 +80,8 @@ BEGIN
     PERFORM set_config('enable_sort', 'on', true);
     RETURN QUERY EXECUTE format(
         'SELECT e.owner_id, -e.distance FROM ('
-        '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s%3$s'
-        '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%4$s LIMIT $6', v_holds, v_mine, p_model, v_enough)
-    USING v_query, p_tenant, p_project, p_kind, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+        '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
+        '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
+    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
 END
 $$;

@@ -1,11 +1,12 @@
--- What ranking needs of the facts a query finds: the best by terms, the nearest by meaning, and those of entities that
--- are a few edges away from what these and the found notes speak of; all that stand at the two times, are sure enough
--- and trusted enough, as JSON. With p_entity all facts of that entity instead. Each with its score in every channel, as
--- far as it has one, and what salience asks. Runs with the rights of its caller.
+-- What ranking needs of facts: of those best by terms and nearest by meaning (p_lexical, p_near), and those of entities
+-- that are a few edges away from what these, the found notes and the nearest cards speak of; all that stand at the two
+-- times, are sure enough and trusted enough, as JSON. With p_entity all facts of that entity instead. Each with its score
+-- in every channel, as far as it has one, and what salience asks. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION recall_facts(
-    p_tenant text, p_project text, p_query text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
-    p_near int, p_valid timestamptz, p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[],
-    p_confidence double precision, p_trust double precision, p_depth int, p_notes uuid[])
+    p_tenant text, p_project text, p_terms text[], p_idf double precision[], p_average double precision,
+    p_model smallint, p_vector text, p_lexical uuid[], p_near uuid[], p_cards uuid[], p_walked int, p_valid timestamptz,
+    p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[], p_confidence double precision,
+    p_trust double precision, p_depth int, p_notes uuid[])
 RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -17,25 +18,14 @@ DECLARE
     v_query vector := p_vector::vector;
     v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
     v_scopes text[] := CASE WHEN p_scope IS NOT NULL THEN ARRAY[p_scope] END;
-    v_terms record;
-    v_idf double precision[];
-    v_looked bigint[];
-    v_lexical uuid[] := '{}';
-    v_near uuid[] := '{}';
+    v_lexical uuid[] := p_lexical;
     v_related uuid[] := '{}';
-    v_cards uuid[] := '{}';
     v_seeds uuid[] := '{}';
     v_walked uuid[] := '{}';
     v_graph double precision[] := '{}';
     v_hops int[] := '{}';
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
-    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'fact', p_query, 64) w;
-    -- What stands nowhere any more may have stood somewhere then.
-    v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
-        SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
-        ORDER BY d.place) END;
-    v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
     IF p_entity IS NOT NULL THEN
         v_lexical := ARRAY(
             SELECT f.fact_id FROM graph_facts f
@@ -47,10 +37,6 @@ BEGIN
                               p_tenant, v_valid, p_known)
             ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
     ELSE
-        v_lexical := ARRAY(
-            SELECT m.fact_id FROM match_facts(
-                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_looked, 2000), v_terms.average, 4000,
-                p_limit, v_valid, p_known, p_scope) m);
         IF p_relations IS NOT NULL THEN
             -- The best of all relations need not have one of these among them.
             v_related := ARRAY(
@@ -62,18 +48,6 @@ BEGIN
                                   p_tenant, v_valid, p_known)
                 ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
         END IF;
-        IF v_query IS NOT NULL THEN
-            v_near := ARRAY(
-                SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'fact', p_model, p_dimensions, p_vector, p_near, p_scope, p_valid, p_known,
-                    p_relations, p_confidence, p_trust) n);
-            -- Cards tell of the present alone.
-            IF p_known IS NULL AND p_valid IS NULL THEN
-                v_cards := ARRAY(
-                    SELECT n.owner_id FROM near_units(
-                        p_tenant, p_project, 'card', p_model, p_dimensions, p_vector, 3, p_scope) n);
-            END IF;
-        END IF;
         IF p_depth > 0 THEN
             -- What the best of them speak of, as far as they hold themselves.
             v_seeds := ARRAY(
@@ -82,7 +56,7 @@ BEGIN
                         SELECT e.entity_id, h.place
                         FROM (SELECT l.id, l.place FROM unnest(v_lexical[1:10]) WITH ORDINALITY l(id, place)
                               UNION ALL
-                              SELECT l.id, l.place FROM unnest(v_near[1:10]) WITH ORDINALITY l(id, place)) h
+                              SELECT l.id, l.place FROM unnest(p_near[1:10]) WITH ORDINALITY l(id, place)) h
                         CROSS JOIN LATERAL (
                             SELECT f.subject_entity_id, f.object_entity_id, f.source_trust,
                                    fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant,
@@ -103,7 +77,7 @@ BEGIN
                         UNION ALL
                         -- What the nearest cards are about.
                         SELECT c.entity_id, l.place
-                        FROM unnest(v_cards) WITH ORDINALITY l(id, place)
+                        FROM unnest(p_cards) WITH ORDINALITY l(id, place)
                         CROSS JOIN LATERAL (
                             SELECT c.entity_id FROM memory_cards c
                             WHERE c.tenant_id = p_tenant AND c.card_id = l.id OFFSET 0) c
@@ -164,7 +138,7 @@ BEGIN
                         ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
                     ) f
                     ORDER BY f.fact_id, r.score DESC, r.hops
-                ) u ORDER BY u.score DESC, u.fact_id LIMIT 400
+                ) u ORDER BY u.score DESC, u.fact_id LIMIT p_walked
             ) g;
         END IF;
     END IF;
@@ -173,7 +147,7 @@ BEGIN
         SELECT c.id, max(c.graph) AS graph, min(c.hops) AS hops FROM (
             SELECT h.id, NULL::double precision AS graph, 0 AS hops FROM unnest(v_lexical) h(id)
             UNION ALL
-            SELECT h.id, NULL, 0 FROM unnest(v_near || v_related) h(id)
+            SELECT h.id, NULL, 0 FROM unnest(p_near || v_related) h(id)
             UNION ALL
             SELECT w.id, w.graph, w.hops FROM unnest(v_walked, v_graph, v_hops) w(id, graph, hops)
         ) c GROUP BY c.id
@@ -181,7 +155,7 @@ BEGIN
         SELECT f.*, c.graph, c.hops FROM chosen c
         CROSS JOIN LATERAL (
             SELECT f.fact_id, f.source_trust, f.created_at, f.access_count, f.terms_length,
-                   ts_filter(setweight(f.terms, 'A', v_terms.terms), '{a}') AS terms,
+                   ts_filter(setweight(f.terms, 'A', p_terms), '{a}') AS terms,
                    fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant, p_known) AS sure
             FROM graph_facts f
             WHERE f.tenant_id = p_tenant AND f.fact_id = c.id AND f.project_id = p_project
@@ -201,11 +175,12 @@ BEGIN
     FROM stood s
     LEFT JOIN (
         SELECT x.fact_id,
-               sum(t.idf * c.tf * 1.9 / (c.tf + 0.9 * (0.4 + 0.6 * x.terms_length / v_terms.average))) AS score
-        FROM stood x
-        CROSS JOIN LATERAL (
-            SELECT u.lexeme, cardinality(u.positions)::double precision AS tf FROM unnest(x.terms) u) c
-        JOIN unnest(v_terms.terms, v_idf) t(term, idf) ON t.term = c.lexeme
+               sum(t.idf * x.tf * 1.9 / (x.tf + 0.9 * (0.4 + 0.6 * x.terms_length / p_average))) AS score
+        FROM (
+            SELECT w.fact_id, w.terms_length, (w.word).lexeme, cardinality((w.word).positions)::double precision AS tf
+            FROM (SELECT x.fact_id, x.terms_length, unnest(x.terms) AS word FROM stood x OFFSET 0) w
+        ) x
+        JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = x.lexeme
         GROUP BY x.fact_id
     ) b ON b.fact_id = s.fact_id
     LEFT JOIN LATERAL (

@@ -1,9 +1,8 @@
--- What ranking needs of the notes a query finds, as JSON: the query's terms, in how many of how many notes they stand,
--- and of the best notes by terms and the nearest by meaning, with their neighbours in their threads up to p_reach: the
--- query's terms in each, its length, how much it tells, its cosine. p_wanted are notes that somebody found already; with
--- p_limit 0 only they are looked at. Runs with the rights of its caller.
+-- What ranking needs of notes, as JSON: of those in p_wanted and the p_near nearest by meaning, with their neighbours in
+-- their threads up to p_reach: the query's terms in each, its length, how much it tells, its cosine. Runs with the rights
+-- of its caller.
 CREATE OR REPLACE FUNCTION recall_notes(
-    p_tenant text, p_project text, p_query text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
+    p_tenant text, p_project text, p_terms text[], p_model smallint, p_dimensions int, p_vector text, p_near int,
     p_reach int, p_known timestamptz, p_scope text, p_wanted uuid[])
 RETURNS text
 LANGUAGE plpgsql VOLATILE
@@ -14,37 +13,13 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_query vector := p_vector::vector;
-    v_terms record;
-    v_idf double precision[];
-    v_looked bigint[];
-    v_hits uuid[] := coalesce(p_wanted, '{}');
+    v_hits uuid[] := p_wanted;
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
-    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'note', p_query, 64) w;
-    -- What stands nowhere any more may have stood somewhere then.
-    v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
-        SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
-        ORDER BY d.place) END;
-    IF p_limit > 0 THEN
-        IF p_known IS NOT NULL THEN
-            -- What was changed or deleted since is found by what it said then, and no index has that.
-            v_hits := v_hits || ARRAY(
-                SELECT n.note_id FROM memory_notes n
-                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
-                  AND n.updated_at > p_known AND n.version > 1
-                ORDER BY n.updated_at DESC, n.note_id LIMIT 500);
-        END IF;
-        v_idf := ARRAY(
-            SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
+    IF v_query IS NOT NULL AND p_near > 0 THEN
         v_hits := v_hits || ARRAY(
-            SELECT m.note_id FROM match_notes(
-                v_terms.terms, v_idf, choose_terms(v_terms.terms, v_looked, 2000), v_terms.average, 4000,
-                p_limit, p_known, p_scope) m);
-        IF v_query IS NOT NULL THEN
-            v_hits := v_hits || ARRAY(
-                SELECT n.owner_id FROM near_units(
-                    p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_limit, p_scope, NULL, p_known) n);
-        END IF;
+            SELECT n.owner_id FROM near_units(
+                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_near, p_scope, NULL, p_known) n);
     END IF;
     RETURN (
         WITH hit AS MATERIALIZED (
@@ -78,14 +53,13 @@ BEGIN
             SELECT x.id FROM hit h CROSS JOIN LATERAL unnest(h.before || h.after) x(id)
         )
         SELECT json_build_object(
-            'terms', v_terms.terms, 'documents', v_terms.documents, 'total', v_terms.total, 'average', v_terms.average,
             'windows', (
                 SELECT coalesce(json_agg(json_build_array(h.note_id, h.before, h.after) ORDER BY h.note_id), '[]')
                 FROM hit h),
             'units', (
                 SELECT coalesce(json_agg(json_build_array(
                     n.note_id, n.terms_length, CASE WHEN n.position IS NOT NULL THEN n.telling END,
-                    ts_filter(setweight(n.said, 'A', v_terms.terms), '{a}')::text, e.cosine)
+                    ts_filter(setweight(n.said, 'A', p_terms), '{a}')::text, e.cosine)
                     ORDER BY n.note_id), '[]')
                 FROM unit u
                 CROSS JOIN LATERAL (

@@ -117,7 +117,7 @@ def _pool_size(asked: Asked) -> int:
 class Contents:
     """The candidates as they are read, under the policy."""
 
-    def __init__(self, facts: dict[str, FactRead], notes: dict[str, Row], vectors: dict[str, bytes]) -> None:
+    def __init__(self, facts: dict[str, FactRead], notes: dict[str, Row], vectors: dict[str, Any]) -> None:
         self.facts = facts
         self.notes = notes
         self._vectors = vectors
@@ -128,10 +128,17 @@ class Contents:
         """Their vectors in order, as rows; zeros for what has none."""
         if not self._vectors:
             return None
-        # As PostgreSQL sends them: two short numbers, then the numbers themselves.
-        read = {unit: np.frombuffer(sent, dtype=">f4", offset=4) for unit, sent in self._vectors.items()}
-        nothing = np.zeros_like(next(iter(read.values())))
-        return np.asarray([read.get(one.id, nothing) for one in pool], dtype=np.float32)
+        nothing = np.zeros_like(next(iter(self._vectors.values())))
+        return np.asarray([self._vectors.get(one.id, nothing) for one in pool], dtype=np.float32)
+
+
+def _apart(row: Row) -> dict[str, Any]:
+    """Vectors as PostgreSQL sends them: before each two short numbers, then its own."""
+    ids: list[str] = row["ids"] or []
+    if not ids:
+        return {}
+    numbers = np.frombuffer(row["vectors"], dtype=">f2").reshape(len(ids), -1)[:, 2:].astype(np.float32)
+    return dict(zip(ids, numbers, strict=True))
 
 
 async def _read(
@@ -154,7 +161,7 @@ async def _read(
     return Contents(
         {str(fact): found for fact, found in read.items()},
         {str(row["note_id"]): row for row in rows},
-        {str(row["owner_id"]): row["vector"] for row in vectors},
+        _apart(vectors[0]) if vectors else {},
     )
 
 

@@ -1,6 +1,8 @@
 """What the channels find, with every candidate's score in every channel."""
 
+import asyncio
 import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 from app.db.database import Database
 from app.facts.times import look_back
 from app.recall import queries
+from app.recall.asking import Asked
+from app.recall.means import place
 from app.retrieval import normalisation, threads
 from app.retrieval.normalisation import Scores
 from app.web.auth import Principal, require_project
@@ -18,6 +22,8 @@ from app.web.auth import Principal, require_project
 # the same, unless many are wanted.
 LIMIT = 200
 FEW = 60
+WALKED = 150
+CARDS = 3
 LINKED = 30
 LINKED_REACH = 1
 HOP_SOURCES = 2
@@ -31,13 +37,26 @@ FactRow = tuple[str, float, float | None, float | None, int, float, float, float
 Link = tuple[str, str, float]
 
 
+class Words(msgspec.Struct, frozen=True):
+    """A query's terms with what they weigh among the units of a kind, and those that are best by them."""
+
+    terms: list[str]
+    idf: list[float]
+    total: int
+    average: float
+    hits: list[str]
+
+
+class NearFacts(msgspec.Struct, frozen=True):
+    """Facts and cards by meaning, the nearest first."""
+
+    facts: list[str]
+    cards: list[str]
+
+
 class NotesFound(msgspec.Struct, frozen=True):
     """What the database tells of the notes a query finds."""
 
-    terms: list[str]
-    documents: list[int]
-    total: int
-    average: float
     windows: list[Window]
     units: list[NoteRow]
 
@@ -49,15 +68,20 @@ class LinksFound(msgspec.Struct, frozen=True):
     found: NotesFound | None
 
 
+_words = msgspec.json.Decoder(Words)
 _notes = msgspec.json.Decoder(NotesFound)
 _links = msgspec.json.Decoder(LinksFound)
 _facts = msgspec.json.Decoder(list[FactRow])
 
 
+def few(results: int) -> int:
+    """How many to look for where they are dear to find: more where more are wanted."""
+    return min(max(FEW, results), LIMIT)
+
+
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked for, as the channels ask for it."""
 
-    query: str
     model_id: int | None = None
     dimensions: int | None = None
     vector: str | None = None
@@ -73,15 +97,14 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def few(self) -> int:
-        """How many of those that are dear to find: more where more are wanted."""
-        return min(max(FEW, self.results), LIMIT)
+        """How many of those that are dear to find."""
+        return few(self.results)
 
     def parameters(self, who: Principal) -> dict[str, Any]:
         """For the statements of recall."""
         return {
             "tenant": who.tenant_id,
             "project": require_project(who),
-            "query": self.query,
             "model": self.model_id,
             "dimensions": self.dimensions,
             "vector": self.vector,
@@ -91,12 +114,21 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
             "reach": threads.LEXICAL_REACH,
         }
 
+    def fact_parameters(self, who: Principal) -> dict[str, Any]:
+        """The same with what facts are held against."""
+        return {
+            **self.parameters(who),
+            "relations": self.relations,
+            "min_confidence": self.min_confidence,
+            "min_trust": self.min_trust,
+        }
+
 
 class NoteCandidates:
     """Notes with their scores; those that are found later are added."""
 
-    def __init__(self, found: NotesFound) -> None:
-        self.found = found
+    def __init__(self, words: Words, found: NotesFound) -> None:
+        self.words = words
         self.rows: dict[str, NoteRow] = {row[0]: row for row in found.units}
         self.windows = list(found.windows)
         self._score()
@@ -114,23 +146,22 @@ class NoteCandidates:
 
     def _score(self) -> None:
         rows = list(self.rows.values())
-        place = {row[0]: index for index, row in enumerate(rows)}
+        places = {row[0]: index for index, row in enumerate(rows)}
         thread = threads.Thread(len(rows))
         for note, before, after in self.windows:
-            thread.link([place[x] for x in (*reversed(before or ()), note, *(after or ())) if x in place])
-        terms = {term: index for index, term in enumerate(self.found.terms)}
+            thread.link([places[x] for x in (*reversed(before or ()), note, *(after or ())) if x in places])
+        terms = {term: index for index, term in enumerate(self.words.terms)}
         counts = np.zeros((len(rows), len(terms)))
         for index, row in enumerate(rows):
             for term, count in threads.read_terms(row[3]).items():
                 if term in terms:
                     counts[index, terms[term]] = count
-        documents = np.asarray(self.found.documents, dtype=np.float64)
-        idf = np.log(1 + (self.found.total - documents + 0.5) / (documents + 0.5))
+        idf = np.asarray(self.words.idf, dtype=np.float64)
         lengths = np.asarray([row[1] for row in rows], dtype=np.float64)
         threaded = np.asarray([row[2] is not None for row in rows], dtype=np.bool_)
         cosines = np.asarray([math.nan if row[4] is None else row[4] for row in rows], dtype=np.float64)
         self.telling = np.asarray([NOT_THREADED if row[2] is None else row[2] for row in rows], dtype=np.float64)
-        self.lexical = threads.bm25(counts, lengths, idf, self.found.average, thread, threaded)
+        self.lexical = threads.bm25(counts, lengths, idf, self.words.average, thread, threaded)
         self.cosine = threads.cosine(cosines, thread)
 
 
@@ -145,27 +176,45 @@ class FactCandidates:
         self.graph: Scores = np.asarray([row[3] or 0.0 for row in rows], dtype=np.float64)
 
 
-async def find_notes(db: Database, who: Principal, sought: Sought, *, wanted: list[str] | None) -> NoteCandidates:
+async def find_words(
+    db: Database, who: Principal, asked: Asked, kinds: Sequence[str], *, limits: Mapping[str, int]
+) -> tuple[dict[str, Words], bool]:
+    """The query's terms for each kind with the best units by them; and whether the project judges its sources."""
+    here = {**place(who), "query": asked.query, "valid_at": asked.valid_at, "as_of": asked.as_of, "scope": asked.scope}
+    answers = await asyncio.gather(
+        *(look_back(db, who, queries.RECALL_WORDS, {**here, "kind": kind, "limit": limits[kind]}) for kind in kinds)
+    )
+    rows = [row for (row,) in answers]
+    found = {kind: _words.decode(row["found"]) for kind, row in zip(kinds, rows, strict=True)}
+    return found, any(row["judged"] for row in rows)
+
+
+async def find_notes(
+    db: Database, who: Principal, sought: Sought, *, words: Words, wanted: list[str] | None
+) -> NoteCandidates:
     """The notes the channels find; or only `wanted`, where they are given."""
     params = {
         **sought.parameters(who),
-        "limit": sought.few if wanted is None else 0,
-        "wanted": wanted or [],
+        "terms": words.terms,
+        "near": sought.few if wanted is None else 0,
+        "wanted": words.hits if wanted is None else wanted,
     }
     (row,) = await look_back(db, who, queries.RECALL_NOTES, params)
-    return NoteCandidates(_notes.decode(row["found"]))
+    return NoteCandidates(words, _notes.decode(row["found"]))
 
 
 async def find_linked(
     db: Database, who: Principal, sought: Sought, *, notes: NoteCandidates, sources: list[str]
 ) -> list[Link]:
     """Which notes share rare names with the sources; those that are new join the candidates."""
+    if not sources:
+        return []
     params = {
         **sought.parameters(who),
         "sources": sources,
-        "terms": notes.found.terms,
-        "total": notes.found.total,
-        "average": notes.found.average,
+        "terms": notes.words.terms,
+        "total": notes.words.total,
+        "average": notes.words.average,
         "seen": notes.ids,
         "links": LINKED,
         "reach": LINKED_REACH,
@@ -177,16 +226,31 @@ async def find_linked(
     return answer.links
 
 
-async def find_facts(db: Database, who: Principal, sought: Sought, *, notes: list[str]) -> FactCandidates:
+async def find_near_facts(db: Database, who: Principal, sought: Sought) -> NearFacts:
+    """The facts and cards that are nearest by meaning; none without a vector, or where an entity says which."""
+    if sought.vector is None or sought.entity is not None:
+        return NearFacts([], [])
+    # Cards tell of the present alone.
+    cards = CARDS if sought.as_of is None and sought.valid_at is None else 0
+    params = {**sought.fact_parameters(who), "near": sought.few, "cards": cards}
+    (row,) = await look_back(db, who, queries.NEAR_FACTS, params)
+    return NearFacts(**row)
+
+
+async def find_facts(
+    db: Database, who: Principal, sought: Sought, *, words: Words, near: NearFacts, notes: list[str]
+) -> FactCandidates:
     """The facts the channels find, also from what these notes speak of."""
     params = {
-        **sought.parameters(who),
-        "limit": LIMIT,
-        "near": sought.few,
+        **sought.fact_parameters(who),
+        "terms": words.terms,
+        "idf": words.idf,
+        "average": words.average,
+        "lexical": words.hits,
+        "near": near.facts,
+        "cards": near.cards,
+        "walked": min(max(WALKED, 2 * sought.results), 2 * LIMIT),
         "entity": sought.entity,
-        "relations": sought.relations,
-        "min_confidence": sought.min_confidence,
-        "min_trust": sought.min_trust,
         "depth": sought.depth,
         "notes": notes,
     }

@@ -1,27 +1,40 @@
 """All SQL of recall itself; cards, the graph and embedding have their own."""
 
-_PLACE = "%(tenant)s, %(project)s, %(query)s, %(model)s::smallint, %(dimensions)s::int, %(vector)s"
+_PLACE = "%(tenant)s, %(project)s, %(terms)s::text[], %(model)s::smallint, %(dimensions)s::int, %(vector)s"
 
+# The query's terms and the units of a kind that are best by them; and whether the project judges its sources.
+RECALL_WORDS = """
+    SELECT recall_words(p.tenant_id, p.project_id, %(kind)s, %(query)s, %(limit)s, %(valid_at)s::timestamptz,
+                        %(as_of)s::timestamptz, %(scope)s) AS found,
+           coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged
+    FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
 # What ranking needs of the notes a query finds.
 RECALL_NOTES = (
-    f"SELECT recall_notes({_PLACE}, %(limit)s, %(reach)s, %(as_of)s::timestamptz, %(scope)s, "
+    f"SELECT recall_notes({_PLACE}, %(near)s, %(reach)s, %(as_of)s::timestamptz, %(scope)s, "
     "%(wanted)s::uuid[]) AS found"
 )
 # The same of notes that share rare names with the best.
 RECALL_LINKED = (
-    f"SELECT recall_linked({_PLACE}, %(sources)s::uuid[], %(terms)s::text[], %(total)s::bigint, "
-    "%(average)s::double precision, %(reach)s, %(as_of)s::timestamptz, %(scope)s, %(seen)s::uuid[], %(links)s) AS found"
+    f"SELECT recall_linked({_PLACE}, %(sources)s::uuid[], %(total)s::bigint, %(average)s::double precision, %(reach)s, "
+    "%(as_of)s::timestamptz, %(scope)s, %(seen)s::uuid[], %(links)s) AS found"
 )
+# The facts and the cards nearest to a query.
+NEAR_FACTS = """
+    SELECT ARRAY(SELECT n.owner_id::text FROM near_units(
+               %(tenant)s, %(project)s, 'fact', %(model)s::smallint, %(dimensions)s::int, %(vector)s, %(near)s,
+               %(scope)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(relations)s::uuid[],
+               %(min_confidence)s::double precision, %(min_trust)s::double precision) n) AS facts,
+           ARRAY(SELECT n.owner_id::text FROM near_units(
+               %(tenant)s, %(project)s, 'card', %(model)s::smallint, %(dimensions)s::int, %(vector)s, %(cards)s,
+               %(scope)s) n) AS cards"""
 # What ranking needs of the facts a query finds.
-RECALL_FACTS = (
-    f"SELECT recall_facts({_PLACE}, %(limit)s, %(near)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, "
-    "%(entity)s::uuid, %(relations)s::uuid[], %(min_confidence)s::double precision, %(min_trust)s::double precision, "
-    "%(depth)s::int, %(notes)s::uuid[]) AS found"
-)
-# What a project's settings say of its sources, and the time of the database.
-PROJECT = """
-    SELECT coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged
-    FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
+RECALL_FACTS = """
+    SELECT recall_facts(
+        %(tenant)s, %(project)s, %(terms)s::text[], %(idf)s::double precision[], %(average)s::double precision,
+        %(model)s::smallint, %(vector)s, %(lexical)s::uuid[], %(near)s::uuid[], %(cards)s::uuid[], %(walked)s,
+        %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, %(entity)s::uuid, %(relations)s::uuid[],
+        %(min_confidence)s::double precision, %(min_trust)s::double precision, %(depth)s::int,
+        %(notes)s::uuid[]) AS found"""
 # Notes that mention an entity, the newest first.
 MENTIONING = """
     SELECT m.note_id FROM note_entity_mentions m
@@ -40,9 +53,11 @@ NOTES = """
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
     WHERE n.suppression = 0 AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
       AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
-# The vectors of units, as far as they have any.
+# The vectors of units, as far as they have any, one behind the other: told apart by half as many bits as they have.
 VECTORS = """
-    SELECT e.owner_id, vector_send(e.vector) AS vector FROM embeddings e
+    SELECT array_agg(e.owner_id::text ORDER BY e.owner_id) AS ids,
+           string_agg(halfvec_send(e.vector::halfvec), '' ORDER BY e.owner_id) AS vectors
+    FROM embeddings e
     WHERE e.tenant_id = %(tenant)s AND e.model_id = %(model)s AND e.view = 'self'
       AND e.owner_kind IN ('note', 'fact') AND e.owner_id = ANY (%(ids)s::uuid[])"""
 # The facts that a hash means.

@@ -1,5 +1,6 @@
 """The use case of recall: ask the channels, and make one order of what they find."""
 
+import asyncio
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -13,12 +14,15 @@ from app.recall.asking import Asked
 from app.recall.candidates import (
     HOP_SOURCES,
     FactCandidates,
-    Link,
-    NoteCandidates,
+    NearFacts,
     Sought,
+    Words,
+    few,
     find_facts,
     find_linked,
+    find_near_facts,
     find_notes,
+    find_words,
 )
 from app.recall.cards import service as cards
 from app.recall.means import Cards, Means, QueryVector, place
@@ -29,26 +33,27 @@ from app.web.auth import Principal
 
 SEEDING_NOTES = 10
 DIVERGENT_SHOWN = 10
+# Facts are short and have no neighbours.
+FACTS_BY_WORDS = 2
 
 
 async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) -> RecallRead:
     """What is known that fits a query, the most fitting first, as much as fits into the budget."""
     asked = asking.check(who, ask)
     who = reader(who, asked.as_of)
-    wants_vector = ask.weights.vector > 0 or ask.lambda_mmr < 1
-    vector = await means.vectors.embed(who.tenant_id, asked.query) if wants_vector else None
-    (project,) = await db.query(who, queries.PROJECT, place(who))
-    sought = await _sought(db, who, asked, vector, judged=project["judged"])
+    # Words are looked up while the vector is made.
+    vector, (words, judged) = await asyncio.gather(_embed(who, asked, means), _words(db, who, asked))
+    sought = await _sought(db, who, asked, vector, judged=judged)
     if sought is None:
         return await answer(db, who, asked, means, vector, ranked=[], shown=Cards(), candidates=0)
     scorer = Scorer(
         weights={"lexical": ask.weights.lexical, "vector": ask.weights.vector, "graph": ask.weights.graph},
         fusion=ask.fusion,
         vector=vector is not None,
-        judged=project["judged"],
+        judged=judged,
         now=asked.as_of or datetime.now(UTC),
     )
-    ranked = await _rank(db, who, asked, sought, scorer)
+    ranked = await _rank(db, who, asked, sought, words, scorer)
     shown = Cards()
     if sought.entity is not None and asked.relation is None and "facts" in asked.include:
         shown = await _cards(db, who, asked, sought.entity)
@@ -63,6 +68,19 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
         candidates=len(ranked),
         least_trust=sought.min_trust,
     )
+
+
+async def _embed(who: Principal, asked: Asked, means: Means) -> QueryVector | None:
+    wanted = asked.ask.weights.vector > 0 or asked.ask.lambda_mmr < 1
+    return await means.vectors.embed(who.tenant_id, asked.query) if wanted else None
+
+
+async def _words(db: Database, who: Principal, asked: Asked) -> tuple[dict[str, Words], bool]:
+    # Where an entity says which units are meant, words only score them.
+    wanted = few(asked.ask.max_results) if asked.entity is None else 0
+    limits = {"note": wanted, "fact": FACTS_BY_WORDS * wanted}
+    kinds = [kind for kind, name in (("note", "notes"), ("fact", "facts")) if name in asked.include]
+    return await find_words(db, who, asked, kinds, limits=limits)
 
 
 async def _sought(
@@ -83,7 +101,6 @@ async def _sought(
         if not relations:
             return None
     return Sought(
-        query=asked.query,
         model_id=None if vector is None else vector.model_id,
         dimensions=None if vector is None else vector.model.dimensions,
         vector=None if vector is None else vector.text,
@@ -99,29 +116,47 @@ async def _sought(
     )
 
 
-async def _rank(db: Database, who: Principal, asked: Asked, sought: Sought, scorer: Scorer) -> list[Scored]:
-    notes: NoteCandidates | None = None
-    facts: FactCandidates | None = None
-    sources: list[str] = []
-    links: list[Link] = []
-    if "notes" in asked.include:
-        wanted = None
-        if sought.entity is not None:
-            rows = await db.query(who, queries.MENTIONING, {**place(who), "entity": sought.entity})
-            wanted = [str(row["note_id"]) for row in rows]
-        notes = await find_notes(db, who, sought, wanted=wanted)
-        best = scorer.best_notes(notes, SEEDING_NOTES)
-        if sought.entity is None:
-            sources = best[:HOP_SOURCES]
-            if sources:
-                links = await find_linked(db, who, sought, notes=notes, sources=sources)
-    else:
-        best = []
-    if "facts" in asked.include:
-        facts = await find_facts(db, who, sought, notes=best)
-        if not asked.ask.include_contradicted:
-            facts = FactCandidates([row for row in facts.rows if row[10]])
+async def _rank(
+    db: Database, who: Principal, asked: Asked, sought: Sought, words: dict[str, Words], scorer: Scorer
+) -> list[Scored]:
+    with_facts = "fact" in words
+    if "note" not in words:
+        near = await find_near_facts(db, who, sought)
+        return scorer.rank(
+            None,
+            await _facts(db, who, asked, sought, words["fact"], near, []),
+            sources=[],
+            links=[],
+            whole=sought.entity is not None,
+        )
+    wanted = None
+    if sought.entity is not None:
+        rows = await db.query(who, queries.MENTIONING, {**place(who), "entity": sought.entity})
+        wanted = [str(row["note_id"]) for row in rows]
+    notes, near = await asyncio.gather(
+        find_notes(db, who, sought, words=words["note"], wanted=wanted),
+        find_near_facts(db, who, sought) if with_facts else _nothing(),
+    )
+    best = scorer.best_notes(notes, SEEDING_NOTES)
+    sources = best[:HOP_SOURCES] if sought.entity is None else []
+    links, facts = await asyncio.gather(
+        find_linked(db, who, sought, notes=notes, sources=sources),
+        _facts(db, who, asked, sought, words["fact"], near, best) if near is not None else _nothing(),
+    )
     return scorer.rank(notes, facts, sources=sources, links=links, whole=sought.entity is not None)
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def _facts(
+    db: Database, who: Principal, asked: Asked, sought: Sought, words: Words, near: NearFacts, notes: list[str]
+) -> FactCandidates:
+    facts = await find_facts(db, who, sought, words=words, near=near, notes=notes)
+    if asked.ask.include_contradicted:
+        return facts
+    return FactCandidates([row for row in facts.rows if row[10]])
 
 
 async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Cards:

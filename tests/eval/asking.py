@@ -154,20 +154,21 @@ def ask_all(projects: list[Project], ways: dict[str, dict[str, Any]]) -> dict[st
     return answers
 
 
-# As recall_notes looks terms up: the rarest, as long as they bring few notes; and all of them, whatever they bring.
-PRUNED = re.compile(r"choose_terms\(v_terms\.terms, [\w.]+, \d+\), v_terms\.average, \d+,")
-EVERY_TERM = "v_terms.terms, v_terms.average, 1000000,"
+# As recall_words looks terms up: the rarest, as long as they bring few notes; and all of them, whatever they bring.
+PRUNED = re.compile(r"choose_terms\(v_terms\.terms, \w+, \d+\)")
+FEW_READ = re.compile(r"v_chosen, v_terms\.average, \d+,")
 
 
 @contextmanager
 def without_pruning(database: TestDatabase) -> Iterator[None]:
     """Frequent terms are looked up too, for as long as this lasts."""
     with psycopg.connect(database.superuser, autocommit=True) as connection:
-        row = connection.execute("SELECT pg_get_functiondef(to_regproc('recall_notes'))").fetchone()
+        row = connection.execute("SELECT pg_get_functiondef(to_regproc('recall_words'))").fetchone()
         assert row is not None
         usual: str = row[0]
-        changed, found = PRUNED.subn(EVERY_TERM, usual)
-        assert found == 1, "recall_notes is written another way by now"
+        changed, terms = PRUNED.subn("v_terms.terms", usual)
+        changed, reads = FEW_READ.subn("v_chosen, v_terms.average, 1000000,", changed)
+        assert (terms, reads) == (1, 2), "recall_words is written another way by now"
         connection.execute(changed.encode())
         try:
             yield

@@ -57,7 +57,7 @@ def _status(model: ModelRow, units: int, vectors: int, queue: dict[int, dict[str
 
 
 async def add_model(owner: Database, settings: Settings, *, name: str, version: int, say: Say) -> dict[str, Any]:
-    """Registers a model that answers, makes its index, and queues all there is; the worker fills it."""
+    """Registers a model that answers, makes its indexes, and queues all there is; the worker fills it."""
     spec = _spec(name)
     dimensions = await _ask_dimensions(spec, settings)
     return await _register(owner, spec, dimensions=dimensions, version=version, say=say)
@@ -109,7 +109,7 @@ async def _register(owner: Database, spec: ModelSpec, *, dimensions: int, versio
         )
     model = known[0] if known else await _insert(owner, spec.provider, name, dimensions=dimensions, version=version)
     # What follows may be done again after it was cut short.
-    await _make_index(owner, model)
+    await _make_indexes(owner, model)
     queued = await _queue_everything(owner)
     say(f"{model.name} is registered; {queued} units wait to be embedded with it")
     return {"model_id": model.model_id, "model": model.name, "dimensions": dimensions, "created": not known}
@@ -131,17 +131,18 @@ async def _insert(owner: Database, provider: str, name: str, *, dimensions: int,
     return next(model for model in await list_models(owner) if model.model_id == row["model_id"])
 
 
-async def _make_index(owner: Database, model: ModelRow) -> None:
-    found = await owner.call(queries.VALID_INDEX, (queries.index_name(model.model_id),))
-    if found and found[0]["indisvalid"]:
-        return
+async def _make_indexes(owner: Database, model: ModelRow) -> None:
     parts = await _partitions(owner)
-    async with owner.autocommit() as connection:
-        for statement in [
-            *queries.drop_index(model.model_id, parts),
-            *queries.create_index(model.model_id, model.dimensions, parts),
-        ]:
-            await connection.execute(statement.encode())
+    for kind in queries.INDEXED:
+        found = await owner.call(queries.VALID_INDEX, (queries.index_name(model.model_id, kind),))
+        if found and found[0]["indisvalid"]:
+            continue
+        async with owner.autocommit() as connection:
+            for statement in [
+                *queries.drop_index(model.model_id, kind, parts),
+                *queries.create_index(model.model_id, kind, model.dimensions, parts),
+            ]:
+                await connection.execute(statement.encode())
 
 
 async def _partitions(owner: Database) -> list[str]:
@@ -204,7 +205,7 @@ async def activate_model(owner: Database, *, name: str, version: int | None, for
 
 
 async def drop_model(owner: Database, *, name: str, version: int | None, say: Say) -> dict[str, Any]:
-    """Forgets a model that is not active, with its vectors, its queue and its index."""
+    """Forgets a model that is not active, with its vectors, its queue and its indexes."""
     model = await _find(owner, name, version)
     async with owner.system() as session:
         await session.execute(queries.LOCK_MODELS)
@@ -216,8 +217,9 @@ async def drop_model(owner: Database, *, name: str, version: int | None, say: Sa
             )
     parts = await _partitions(owner)
     async with owner.autocommit() as connection:
-        for statement in queries.drop_index(model.model_id, parts):
-            await connection.execute(statement.encode())
+        for kind in queries.INDEXED:
+            for statement in queries.drop_index(model.model_id, kind, parts):
+                await connection.execute(statement.encode())
     async with owner.system() as session:
         await session.execute(queries.DELETE_QUEUE, {"model_id": model.model_id})
         await session.execute(queries.DELETE_COUNTS, {"model_id": model.model_id})

@@ -93,29 +93,39 @@ PARTITIONS = """
 VALID_INDEX = "SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass(%s)"
 
 
-def index_name(model_id: int) -> str:
-    """The index of one model's vectors."""
-    return f"embeddings_{model_id:d}_idx"
+# Each kind has an index of its own: in one for all, a search for facts would walk through the notes. Cards are few, and
+# are looked through.
+INDEXED = ("note", "fact")
 
 
-def create_index(model_id: int, dimensions: int, partitions: list[str]) -> list[str]:
-    """The statements that make a model's index while vectors of others are being written; each on its own."""
+def index_name(model_id: int, kind: str) -> str:
+    """The index of one model's vectors of a kind."""
+    return f"embeddings_{model_id:d}_{kind}_idx"
+
+
+def create_index(model_id: int, kind: str, dimensions: int, partitions: list[str]) -> list[str]:
+    """The statements that make such an index while vectors of others are being written; each on its own."""
     definition = (
-        f"USING hnsw ((vector::vector({dimensions:d})) vector_ip_ops) WITH (ef_construction = 128) "
-        f"WHERE model_id = {model_id:d}"
+        f"USING hnsw ((vector::halfvec({dimensions:d})) halfvec_ip_ops) WITH (m = 24, ef_construction = 128) "
+        f"WHERE model_id = {model_id:d} AND owner_kind = '{kind}'"
     )
-    whole = index_name(model_id)
+    whole = index_name(model_id, kind)
     statements = [f"CREATE INDEX {whole} ON ONLY embeddings {definition}"]
     for part in partitions:
-        statements.append(f"CREATE INDEX CONCURRENTLY {part}_{model_id:d}_idx ON {part} {definition}")
-        statements.append(f"ALTER INDEX {whole} ATTACH PARTITION {part}_{model_id:d}_idx")
+        name = _part_name(part, model_id, kind)
+        statements.append(f"CREATE INDEX CONCURRENTLY {name} ON {part} {definition}")
+        statements.append(f"ALTER INDEX {whole} ATTACH PARTITION {name}")
     return statements
 
 
-def drop_index(model_id: int, partitions: list[str]) -> list[str]:
+def drop_index(model_id: int, kind: str, partitions: list[str]) -> list[str]:
     """The statements that remove it, whole or half made."""
-    names = [index_name(model_id), *(f"{part}_{model_id:d}_idx" for part in partitions)]
+    names = [index_name(model_id, kind), *(_part_name(part, model_id, kind) for part in partitions)]
     return [f"DROP INDEX IF EXISTS {name}" for name in names]
+
+
+def _part_name(part: str, model_id: int, kind: str) -> str:
+    return f"{part}_{model_id:d}_{kind}_idx"
 
 
 async def count_redactions(session: Session, *, tenant_id: str, project_id: str, day: date, redactions: int) -> None:

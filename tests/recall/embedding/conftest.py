@@ -42,11 +42,14 @@ ROBIN = Principal(
     scopes=frozenset(AGENT_SCOPES),
 )
 ONLY_FAKE = """
-    DROP INDEX embeddings_1_idx;
+    DROP INDEX embeddings_1_note_idx, embeddings_1_fact_idx;
     DELETE FROM embedding_models;
     INSERT INTO embedding_models (model_id, provider, model, version, dimensions, active, created_at)
     VALUES (1, 'fake', 'words', 1, 64, true, now());
-    CREATE INDEX embeddings_1_idx ON embeddings USING hnsw ((vector::vector(64)) vector_ip_ops) WHERE model_id = 1"""
+    CREATE INDEX embeddings_1_note_idx ON embeddings USING hnsw ((vector::halfvec(64)) halfvec_ip_ops)
+        WHERE model_id = 1 AND owner_kind = 'note';
+    CREATE INDEX embeddings_1_fact_idx ON embeddings USING hnsw ((vector::halfvec(64)) halfvec_ip_ops)
+        WHERE model_id = 1 AND owner_kind = 'fact'"""
 
 
 def once(who: Principal) -> Once:

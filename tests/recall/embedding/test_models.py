@@ -101,23 +101,25 @@ async def test_a_new_model_is_filled_beside_the_old_switched_to_and_back(bench: 
         assert dropped["vectors"] == 12
     assert {row["model_id"] for row in bench.vectors} == {1}
     assert bench.rows("SELECT * FROM embedding_counts WHERE model_id = 2") == []
-    assert bench.rows("SELECT relname FROM pg_class WHERE relname LIKE 'embeddings%2_idx'") == []
+    assert bench.rows("SELECT relname FROM pg_class WHERE relname ~ '_2_(note|fact)_idx$'") == []
     assert [model.model_id for model in await list_models(bench.db)] == [1]
 
 
-async def test_the_index_of_a_new_model_is_used(bench: Bench, run: Run) -> None:
+async def test_the_indexes_of_a_new_model_are_used(bench: Bench, run: Run) -> None:
     async with provider() as settings:
         await run("add", "openai/test-model", **settings)
-    assert bench.one("SELECT indisvalid FROM pg_index WHERE indexrelid = 'embeddings_2_idx'::regclass") is True
-    parts = bench.one("SELECT count(*) FROM pg_inherits WHERE inhparent = 'embeddings_2_idx'::regclass")
-    assert parts == 8
     bench.superuser.execute("SET enable_seqscan = off")
-    plan = bench.rows(
-        "EXPLAIN SELECT owner_id FROM embeddings WHERE tenant_id = 'acme' AND model_id = 2 "
-        "ORDER BY (vector::vector(64)) <#> array_fill(0.1, ARRAY[64])::vector(64) LIMIT 5"
-    )
+    for kind in ("note", "fact"):
+        name = f"embeddings_2_{kind}_idx"
+        assert bench.one(f"SELECT indisvalid FROM pg_index WHERE indexrelid = '{name}'::regclass") is True
+        assert bench.one(f"SELECT count(*) FROM pg_inherits WHERE inhparent = '{name}'::regclass") == 8
+        plan = bench.rows(
+            "EXPLAIN SELECT owner_id FROM embeddings "
+            f"WHERE tenant_id = 'acme' AND model_id = 2 AND owner_kind = '{kind}' "
+            "ORDER BY (vector::halfvec(64)) <#> array_fill(0.1, ARRAY[64])::vector(64)::halfvec(64) LIMIT 5"
+        )
+        assert f"_2_{kind}_idx" in str(plan)
     bench.superuser.execute("RESET enable_seqscan")
-    assert "_2_idx" in str(plan)
 
 
 async def test_another_version_of_the_same_model_is_another_model(bench: Bench, run: Run) -> None:
