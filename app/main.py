@@ -28,6 +28,8 @@ from app.jobs.registry import Job, Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
 from app.notes.routes import router as notes_router
+from app.pipeline.upkeep.routes import router as operations_router
+from app.pipeline.upkeep.tasks import maintenance_cycle, retain
 from app.recall.accesses import AccessCounts
 from app.recall.cards.routes import router as cards_router
 from app.recall.cards.tasks import refresh_cards
@@ -81,6 +83,8 @@ def build_registry(db: Database, settings: Settings, *, embedders: Embedders | N
     """The handlers of every kind of job."""
     registry = Registry()
     registry.register("maintenance", maintenance)
+    registry.register("retention", retain)
+    registry.register("maintenance_cycle", maintenance_cycle)
     registry.register("reindex", reindex)
     registry.register("seal", seal)
     registry.register("decay", decay)
@@ -180,6 +184,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             recall_router,
             cards_router,
             jobs_router,
+            operations_router,
         ],
         guards=[guard(authenticator, limiter, usage.note)],
         dependencies={
