@@ -39,6 +39,7 @@ BEGIN
     INTO dead, failed, lost_links FROM jobs j
     WHERE j.tenant_id = v_tenant AND j.status IN ('dead', 'failed') AND j.finished_at >= v_now - interval '24 hours'
       AND j.project_id = v_project;
+    -- The first condition is the index's; what was cancelled did not end by itself.
     SELECT dead + failed + count(*) INTO ended FROM jobs j
     WHERE j.tenant_id = v_tenant AND j.status IN ('completed', 'cancelled') AND j.status = 'completed'
       AND j.finished_at >= v_now - interval '24 hours' AND j.project_id = v_project;

@@ -13,6 +13,7 @@ DECLARE
     v_project text;
     v_notes uuid[];
     v_entities uuid[];
+    v_kept uuid[];
     v_count bigint;
 BEGIN
     mentions := 0;
@@ -42,26 +43,11 @@ BEGIN
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)
             ORDER BY e.entity_id FOR UPDATE SKIP LOCKED);
+        v_kept := referenced_entities(v_tenant, v_project, v_entities);
         DELETE FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.suppression = 0
           AND e.merged_into IS NULL AND e.erased_scopes IS NULL AND e.held_scopes IS NULL AND e.decoy_id IS NULL
-          AND NOT EXISTS (SELECT FROM note_entity_mentions m
-                          WHERE m.tenant_id = v_tenant AND m.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_fact_mentions m
-                          WHERE m.tenant_id = v_tenant AND m.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_facts f
-                          WHERE f.tenant_id = v_tenant AND f.project_id = e.project_id
-                            AND f.subject_entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_facts f
-                          WHERE f.tenant_id = v_tenant AND f.project_id = e.project_id
-                            AND f.object_entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_entity_aliases a
-                          WHERE a.tenant_id = v_tenant AND a.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM memory_cards c
-                          WHERE c.tenant_id = v_tenant AND c.project_id = e.project_id AND c.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_entities o
-                          WHERE o.tenant_id = v_tenant AND o.merged_into = e.entity_id)
-          AND NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id = e.entity_id);
+          AND e.entity_id <> ALL (v_kept);
         GET DIAGNOSTICS v_count = ROW_COUNT;
         entities := entities + v_count;
     END LOOP;

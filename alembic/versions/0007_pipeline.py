@@ -253,6 +253,7 @@ BEGIN
     INTO dead, failed, lost_links FROM jobs j
     WHERE j.tenant_id = v_tenant AND j.status IN ('dead', 'failed') AND j.finished_at >= v_now - interval '24 hours'
       AND j.project_id = v_project;
+    -- The first condition is the index's; what was cancelled did not end by itself.
     SELECT dead + failed + count(*) INTO ended FROM jobs j
     WHERE j.tenant_id = v_tenant AND j.status IN ('completed', 'cancelled') AND j.status = 'completed'
       AND j.finished_at >= v_now - interval '24 hours' AND j.project_id = v_project;
@@ -510,6 +511,7 @@ DECLARE
     v_project text;
     v_notes uuid[];
     v_entities uuid[];
+    v_kept uuid[];
     v_count bigint;
 BEGIN
     mentions := 0;
@@ -539,26 +541,11 @@ BEGIN
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)
             ORDER BY e.entity_id FOR UPDATE SKIP LOCKED);
+        v_kept := referenced_entities(v_tenant, v_project, v_entities);
         DELETE FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.suppression = 0
           AND e.merged_into IS NULL AND e.erased_scopes IS NULL AND e.held_scopes IS NULL AND e.decoy_id IS NULL
-          AND NOT EXISTS (SELECT FROM note_entity_mentions m
-                          WHERE m.tenant_id = v_tenant AND m.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_fact_mentions m
-                          WHERE m.tenant_id = v_tenant AND m.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_facts f
-                          WHERE f.tenant_id = v_tenant AND f.project_id = e.project_id
-                            AND f.subject_entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_facts f
-                          WHERE f.tenant_id = v_tenant AND f.project_id = e.project_id
-                            AND f.object_entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_entity_aliases a
-                          WHERE a.tenant_id = v_tenant AND a.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM memory_cards c
-                          WHERE c.tenant_id = v_tenant AND c.project_id = e.project_id AND c.entity_id = e.entity_id)
-          AND NOT EXISTS (SELECT FROM graph_entities o
-                          WHERE o.tenant_id = v_tenant AND o.merged_into = e.entity_id)
-          AND NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id = e.entity_id);
+          AND e.entity_id <> ALL (v_kept);
         GET DIAGNOSTICS v_count = ROW_COUNT;
         entities := entities + v_count;
     END LOOP;
@@ -739,6 +726,35 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION referenced_entities(p_tenant text, p_project text, p_entities uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_key record;
+    v_some uuid[];
+    v_found uuid[];
+BEGIN
+    v_found := ARRAY(
+        SELECT t.entity_id FROM tombstones t WHERE t.tenant_id = p_tenant AND t.entity_id = ANY (p_entities));
+    FOR v_key IN
+        SELECT c.conrelid::regclass AS name, a.attname AS referrer
+        FROM pg_constraint c
+        JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) AND a.attname <> 'tenant_id'
+        WHERE c.contype = 'f' AND c.confrelid = 'public.graph_entities'::regclass
+        ORDER BY c.conname
+    LOOP
+        EXECUTE format(
+            'SELECT array_agg(DISTINCT x.%2$I) FROM %1$s x '
+            'WHERE x.tenant_id = $1 AND x.project_id = $2 AND x.%2$I = ANY ($3)', v_key.name, v_key.referrer)
+        INTO v_some USING p_tenant, p_project, p_entities;
+        v_found := v_found || coalesce(v_some, '{}');
+    END LOOP;
+    RETURN v_found;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION release_leases(p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -874,7 +890,7 @@ BEGIN
     SELECT p.project_id FROM projects p
     WHERE p.tenant_id = p_tenant AND (p_project IS NULL OR p.project_id = p_project)
       AND coalesce((p.settings #>> '{pipeline,mutations_frozen}')::boolean, false) = false
-    ORDER BY p.project_id FOR NO KEY UPDATE;
+    ORDER BY p.project_id FOR NO KEY UPDATE SKIP LOCKED;
 END
 $$;
 """,
@@ -1014,6 +1030,7 @@ SIGNATURES: tuple[str, ...] = (
     "purge_notes(timestamptz, int)",
     "purge_records(text, timestamptz, int)",
     "purge_vectors(timestamptz, int)",
+    "referenced_entities(text, text, uuid[])",
     "release_leases(int)",
     "requeue_dead(int)",
     "schedule_cycles()",

@@ -6,6 +6,7 @@
 from datetime import timedelta
 
 import httpx
+import psycopg
 import pytest
 
 from app.db.database import Database
@@ -14,6 +15,7 @@ from app.jobs.registry import Job
 from app.pipeline.upkeep import retention
 from app.pipeline.upkeep.tasks import retain
 from app.web.auth import new_id
+from tests.conftest import TestDatabase
 from tests.facts.shared import entity, fact, new, note
 from tests.history.shared import tombstone
 from tests.pipeline.upkeep.conftest import NOW, World, days
@@ -240,3 +242,53 @@ async def test_retention_worker_is_not_scheduled_for_a_tenant_that_has_nothing_o
     world.insert("tenants", tenant_id=tenant, name=tenant, created_at=NOW)
     rows = await db.call("SELECT * FROM schedule_retention(%s)", (NOW - timedelta(hours=6),))
     assert tenant not in {row["tenant_id"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "SELECT * FROM purge_links(now(), 500)",
+        "SELECT purge_vectors(now(), 500)",
+        "SELECT * FROM purge_notes(now(), 500)",
+        "SELECT purge_history(now(), 500)",
+        "SELECT purge_records('finished_jobs', now(), 500)",
+        "SELECT requeue_dead(50)",
+        "SELECT * FROM check_terms(50)",
+        "SELECT * FROM diagnose_project(0.1, 1, 1)",
+    ],
+)
+def test_without_a_scope_nothing_is_looked_at_or_purged(database: TestDatabase, call: str) -> None:
+    with psycopg.connect(database.app) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(call.encode())
+
+
+async def test_a_project_in_which_somebody_is_hidden_right_now_is_left_for_the_next_sweep(
+    db: Database, world: World, tenant: str, database: TestDatabase
+) -> None:
+    world.project(tenant)
+    item = world.note(tenant, deleted_at=days(31))
+    with psycopg.connect(database.superuser) as busy:
+        busy.execute("SELECT FROM projects WHERE tenant_id = %s FOR NO KEY UPDATE", (tenant,))
+        assert (await retention.sweep(db, whole(tenant)))["notes"] == 0
+    assert world.ids("memory_notes", "note_id", tenant) == {item}
+    assert (await retention.sweep(db, whole(tenant)))["notes"] == 1
+
+
+async def test_retention_worker_deletes_only_entities_that_nothing_refers_to(
+    db: Database, world: World, tenant: str
+) -> None:
+    world.project(tenant)
+    old = world.note(tenant, deleted_at=days(31))
+    named, merged, forgotten, loose = (world.entity(tenant) for _ in range(4))
+    for item in (loose, named, merged, forgotten):
+        world.mention(tenant, old, item)
+    world.insert("graph_entity_aliases", tenant_id=tenant, alias_id=new_id(), project_id="default", entity_id=named,
+                 alias="a", alias_norm="a", created_at=NOW)  # fmt: skip
+    other = world.entity(tenant)
+    world.run("UPDATE graph_entities SET merged_into = %s WHERE entity_id = %s", merged, other)
+    world.insert("tombstones", tenant_id=tenant, tombstone_id=new_id(), project_id="default", entity_id=forgotten,
+                 reason="", created_by="x", key_id="x", created_at=NOW, legal_hold=False, erase=False,
+                 named=False)  # fmt: skip
+    counts = await retention.sweep(db, whole(tenant))
+    assert (counts["mentions"], counts["entities"]) == (4, 1)
+    assert world.ids("graph_entities", "entity_id", tenant) == {named, merged, forgotten, other}
