@@ -292,3 +292,15 @@ async def test_retention_worker_deletes_only_entities_that_nothing_refers_to(
     counts = await retention.sweep(db, whole(tenant))
     assert (counts["mentions"], counts["entities"]) == (4, 1)
     assert world.ids("graph_entities", "entity_id", tenant) == {named, merged, forgotten, other}
+
+
+async def test_retention_worker_keeps_what_is_evidence_under_a_hold_of_another_scope(
+    db: Database, world: World, robin: httpx.Client, admin: httpx.Client
+) -> None:
+    name, proof = new("Held"), note(robin)
+    fact(robin, name, new("p"), "x", scope="agent_private", evidence=[proof])
+    tombstone(admin, name, legal_hold=True, scope="agent_private")
+    world.run("UPDATE memory_notes SET deleted_at = %s WHERE note_id = %s", days(60), proof)
+    assert world.one("SELECT suppression FROM memory_notes WHERE note_id = %s", proof) == 0, "only the fact is held"
+    await retention.sweep(db, whole("acme"))
+    assert proof in world.ids("memory_notes", "note_id", "acme")
