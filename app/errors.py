@@ -10,7 +10,7 @@ AppError
 ├── Conflict                   409  the state does not allow it
 ├── TooLarge                   413  the body is over the limit
 ├── Unprocessable              422  well formed, but fails its schema
-├── RateLimited                429  the key's budget for this kind of work is used up
+├── RateLimited                429  the key's budget for this kind of work, or a repair's, is used up
 ├── Unavailable                503  the database cannot be reached, or is not ready
 ├── ReplayedError              4xx  the stored answer to an Idempotency-Key
 └── StartupError               (no status) the process refuses to start, and says what to do
@@ -95,8 +95,10 @@ class RateLimited(AppError):
     status = 429
     default_code = "rate_limited"
 
-    def __init__(self, message: str, *, retry_after: int, details: dict[str, Any] | None = None) -> None:
-        super().__init__(message, details=details)
+    def __init__(
+        self, message: str, *, retry_after: int, code: str | None = None, details: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(message, code=code, details=details)
         self.retry_after = retry_after
 
     @property

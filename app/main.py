@@ -31,6 +31,8 @@ from app.notes.routes import router as notes_router
 from app.pipeline.models import Models
 from app.pipeline.routes import router as pipeline_router
 from app.pipeline.tasks import BACKOFF, ExtractTask, link
+from app.pipeline.upkeep.routes import router as operations_router
+from app.pipeline.upkeep.tasks import maintenance_cycle, retain
 from app.recall.accesses import AccessCounts
 from app.recall.cards.routes import router as cards_router
 from app.recall.cards.tasks import refresh_cards
@@ -84,6 +86,8 @@ def build_registry(db: Database, settings: Settings, *, embedders: Embedders | N
     """The handlers of every kind of job."""
     registry = Registry()
     registry.register("maintenance", maintenance)
+    registry.register("retention", retain)
+    registry.register("maintenance_cycle", maintenance_cycle)
     registry.register("reindex", reindex)
     registry.register("seal", seal)
     registry.register("decay", decay)
@@ -187,6 +191,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             cards_router,
             pipeline_router,
             jobs_router,
+            operations_router,
         ],
         guards=[guard(authenticator, limiter, usage.note)],
         dependencies={

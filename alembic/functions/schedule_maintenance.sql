@@ -1,5 +1,5 @@
 -- Schedule: one maintenance job for each tenant that has something to clear away and none open, across tenants.
-CREATE OR REPLACE FUNCTION schedule_maintenance(p_jobs_before timestamptz, p_windows_before bigint)
+CREATE OR REPLACE FUNCTION schedule_maintenance(p_windows_before bigint)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -13,8 +13,6 @@ BEGIN
     SELECT t.tenant_id, gen_random_uuid(), 'maintenance', '{}', 'maintenance', 'schedule', v_now, v_now
     FROM public.tenants t
     WHERE EXISTS (SELECT FROM public.idempotency_keys i WHERE i.tenant_id = t.tenant_id AND i.expires_at <= v_now)
-       OR EXISTS (SELECT FROM public.jobs f WHERE f.tenant_id = t.tenant_id
-                  AND f.status IN ('completed', 'cancelled') AND f.finished_at < p_jobs_before)
        OR EXISTS (SELECT FROM public.rate_windows w WHERE w.tenant_id = t.tenant_id
                   AND coalesce(w.slots[cardinality(w.slots)], 0) < p_windows_before)
        OR EXISTS (SELECT FROM public.recall_traces r

@@ -5,7 +5,7 @@ from app.db.migrations import execute_literal
 from app.db.rls import APP_ROLE, Rule, enable_tenant_rls
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
@@ -276,6 +276,195 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION check_terms(p_limit int, OUT looked bigint, OUT repaired bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_ids uuid[];
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'check_terms needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    v_ids := ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL AND n.suppression = 0
+          AND n.terms_length = 0
+        ORDER BY n.note_id DESC LIMIT p_limit);
+    v_ids := v_ids || ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL AND n.suppression = 0
+          AND n.terms_length > 0
+        ORDER BY n.created_at DESC, n.note_id DESC LIMIT p_limit - cardinality(v_ids));
+    looked := cardinality(v_ids);
+    WITH due AS (
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids)
+          AND n.terms <> note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content)
+        ORDER BY n.note_id FOR UPDATE SKIP LOCKED
+    )
+    UPDATE memory_notes n
+    SET terms = note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content),
+        telling = count_telling(v_tenant, v_project, n.content)
+    FROM due WHERE n.tenant_id = v_tenant AND n.note_id = due.note_id;
+    GET DIAGNOSTICS repaired = ROW_COUNT;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION diagnose_project(p_least double precision, p_sample int, p_revivable int)
+RETURNS TABLE (
+    settings jsonb, depth bigint, oldest_seconds double precision, ended bigint, dead bigint, failed bigint,
+    revivable bigint, long_leases bigint, stale_leases bigint, notes bigint, deleted bigint, expired bigint,
+    unindexed bigint, sampled bigint, stale bigint, embedding boolean, units bigint, vectors bigint, queued bigint,
+    calls bigint, succeeded bigint, recoveries bigint, extractions bigint, graph_facts boolean, lost_links bigint,
+    input_tokens bigint, output_tokens bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_since date;
+    v_model smallint;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'diagnose_project needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT p.settings INTO settings FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project;
+
+    SELECT count(*), greatest(0, coalesce(extract(epoch FROM v_now - min(j.available_at)), 0))
+    INTO depth, oldest_seconds FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'pending';
+    SELECT count(*) FILTER (WHERE coalesce(j.started_at, j.created_at) < v_now - interval '10 minutes'),
+           count(*) FILTER (WHERE j.lease_expires_at < v_now)
+    INTO long_leases, stale_leases FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased';
+    SELECT count(*) FILTER (WHERE j.status = 'dead'), count(*) FILTER (WHERE j.status = 'failed'),
+           count(*) FILTER (WHERE j.kind = 'graph_link')
+    INTO dead, failed, lost_links FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.status IN ('dead', 'failed') AND j.finished_at >= v_now - interval '24 hours'
+      AND j.project_id = v_project;
+    -- The first condition is the index's; what was cancelled did not end by itself.
+    SELECT dead + failed + count(*) INTO ended FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.status IN ('completed', 'cancelled') AND j.status = 'completed'
+      AND j.finished_at >= v_now - interval '24 hours' AND j.project_id = v_project;
+    SELECT count(*) INTO revivable FROM find_revivable(v_tenant, v_project, p_revivable);
+
+    SELECT count(*), count(*) FILTER (WHERE n.deleted_at IS NOT NULL),
+           count(*) FILTER (WHERE n.deleted_at < v_now - interval '30 days'),
+           count(*) FILTER (WHERE n.deleted_at IS NULL AND n.terms_length = 0),
+           count(*) FILTER (WHERE n.deleted_at IS NULL AND n.extraction_status = 'completed')
+    INTO notes, deleted, expired, unindexed, extractions FROM memory_notes n
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.suppression = 0;
+    SELECT count(*), count(*) FILTER (WHERE s.terms <> note_terms(
+               v_tenant, v_project, s.author, s.occurred_at, s.tags, s.content))
+    INTO sampled, stale FROM (
+        SELECT n.terms, n.author, n.occurred_at, n.tags, n.content FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.suppression = 0 AND n.deleted_at IS NULL
+          AND n.terms_length > 0
+        ORDER BY n.created_at DESC, n.note_id DESC LIMIT p_sample) s;
+
+    SELECT m.model_id INTO v_model FROM embedding_models m WHERE m.active;
+    embedding := v_model IS NOT NULL;
+    IF embedding THEN
+        units := notes - deleted
+            + (SELECT count(*) FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.confidence > p_least
+                 AND f.suppression = 0)
+            + (SELECT count(*) FROM memory_cards c
+               WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0);
+        SELECT count(*) INTO vectors FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.model_id = v_model AND e.view = 'self' AND e.project_id = v_project
+          AND e.suppression = 0;
+        SELECT count(*) INTO queued FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = v_model;
+    ELSE
+        units := 0;
+        vectors := 0;
+        queued := 0;
+    END IF;
+    graph_facts := EXISTS (
+        SELECT FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = 'pipeline');
+
+    SELECT count(*), count(*) FILTER (WHERE c.succeeded) INTO calls, succeeded FROM (
+        SELECT c.succeeded FROM llm_calls c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+        ORDER BY c.created_at DESC LIMIT 100) c;
+    SELECT count(*) INTO recoveries FROM memory_history h
+    WHERE h.tenant_id = v_tenant AND h.history_id >= first_id(v_now - interval '7 days') AND h.project_id = v_project
+      AND h.event = 'recovered' AND h.created_at >= v_now - interval '7 days' AND h.suppression = 0;
+    v_since := CASE coalesce(settings #>> '{pipeline,extraction_budget_period}', 'month')
+        WHEN 'day' THEN (v_now AT TIME ZONE 'UTC')::date
+        WHEN 'month' THEN date_trunc('month', v_now AT TIME ZONE 'UTC')::date
+        ELSE '-infinity'::date END;
+    SELECT coalesce(sum(u.input_tokens), 0), coalesce(sum(u.output_tokens), 0) INTO input_tokens, output_tokens
+    FROM llm_usage u WHERE u.tenant_id = v_tenant AND u.project_id = v_project AND u.day >= v_since;
+    RETURN NEXT;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION due_notes(p_tenant text, p_project text, p_step text, p_before timestamptz, p_limit int)
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_due uuid[] := '{}';
+    v_after timestamptz := '-infinity';
+    v_last uuid := '00000000-0000-0000-0000-000000000000';
+    v_looked uuid[];
+BEGIN
+    WHILE cardinality(v_due) < p_limit LOOP
+        v_looked := ARRAY(
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.deleted_at < p_before AND (n.deleted_at, n.note_id) > (v_after, v_last)
+              AND n.project_id = p_project AND n.suppression = 0
+              AND CASE p_step
+                  WHEN 'links' THEN EXISTS (
+                      SELECT FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.note_id = n.note_id)
+                  WHEN 'vectors' THEN EXISTS (
+                          SELECT FROM embeddings e
+                          WHERE e.tenant_id = p_tenant AND e.model_id IN (SELECT m.model_id FROM embedding_models m)
+                            AND e.view IN ('self', 'context') AND e.owner_kind = 'note' AND e.owner_id = n.note_id)
+                      OR EXISTS (
+                          SELECT FROM embedding_queue q
+                          WHERE q.tenant_id = p_tenant AND q.project_id = p_project
+                            AND q.model_id IN (SELECT m.model_id FROM embedding_models m)
+                            AND q.owner_kind = 'note' AND q.owner_id = n.note_id)
+                  ELSE NOT EXISTS (
+                          SELECT FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.note_id = n.note_id)
+                      AND NOT EXISTS (
+                          SELECT FROM embeddings e
+                          WHERE e.tenant_id = p_tenant AND e.model_id IN (SELECT m.model_id FROM embedding_models m)
+                            AND e.view IN ('self', 'context') AND e.owner_kind = 'note' AND e.owner_id = n.note_id)
+                  END
+            ORDER BY n.deleted_at, n.note_id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+        EXIT WHEN cardinality(v_looked) = 0;
+        SELECT n.deleted_at, n.note_id INTO v_after, v_last FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (v_looked) ORDER BY n.deleted_at DESC, n.note_id DESC LIMIT 1;
+        v_due := v_due || ARRAY(
+            SELECT u.id FROM unnest(v_looked) WITH ORDINALITY u(id, place)
+            WHERE u.id <> ALL (kept_notes(p_tenant, p_project, v_looked)) ORDER BY u.place);
+        EXIT WHEN cardinality(v_looked) < p_limit;
+    END LOOP;
+    RETURN v_due[1:p_limit];
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION extraction_start(p_tenant text, p_project text)
 RETURNS text
 LANGUAGE plpgsql STABLE
@@ -285,6 +474,39 @@ BEGIN
         SELECT (p.settings -> 'pipeline' ->> 'enabled')::boolean FROM projects p
         WHERE p.tenant_id = p_tenant AND p.project_id = p_project) THEN 'pending' ELSE 'none' END;
 END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION find_revivable(p_tenant text, p_project text, p_limit int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT d.job_id FROM (
+        SELECT j.job_id, j.kind, j.payload, j.finished_at,
+               row_number() OVER (PARTITION BY j.kind, coalesce(j.dedupe_key, j.job_id::text)
+                                  ORDER BY j.finished_at DESC, j.job_id DESC) AS place
+        FROM jobs j
+        WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.status = 'dead'
+          AND j.kind <> 'maintenance_cycle' AND NOT coalesce(j.result ? 'requeued_at', false)
+          AND NOT EXISTS (
+              SELECT FROM jobs o
+              WHERE o.tenant_id = p_tenant AND o.project_id = p_project AND o.kind = j.kind
+                AND o.dedupe_key = j.dedupe_key AND o.status IN ('pending', 'leased'))
+    ) d
+    WHERE d.place = 1 AND target_stands(p_tenant, d.payload)
+    ORDER BY d.kind IN ('extract', 'document_ingest') DESC, d.finished_at DESC, d.job_id DESC LIMIT p_limit;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION first_id(p_at timestamptz)
+RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT (lpad(to_hex((extract(epoch FROM p_at) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid
 $$;
 """,
     """
@@ -319,6 +541,335 @@ BEGIN
         WHERE d.tenant_id = p_tenant AND d.document_id = (v_job.payload ->> 'document_id')::uuid
           AND d.status <> 'done';
     END IF;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION kept_notes(p_tenant text, p_project text, p_notes uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_kept uuid[];
+    v_hold record;
+BEGIN
+    v_kept := ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+          AND (n.suppression <> 0
+               OR EXISTS (
+                   SELECT FROM note_entity_mentions m
+                   JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id = m.entity_id
+                   WHERE m.tenant_id = p_tenant AND m.note_id = n.note_id
+                     AND hidden_level(e.erased_scopes, e.held_scopes, n.scope) <> 0)
+               OR EXISTS (
+                   SELECT FROM graph_fact_evidence v
+                   JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = v.fact_id
+                   WHERE v.tenant_id = p_tenant AND v.note_id = n.note_id
+                     AND (f.suppression <> 0 OR is_held(p_tenant, f.fact_id)))
+               OR EXISTS (
+                   SELECT FROM graph_fact_supersessions s
+                   JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id IN (s.from_fact_id, s.to_fact_id)
+                   WHERE s.tenant_id = p_tenant AND s.note_id = n.note_id
+                     AND (s.suppression <> 0 OR f.suppression <> 0 OR is_held(p_tenant, f.fact_id)))
+               OR EXISTS (
+                   SELECT FROM memory_reviews r
+                   WHERE r.tenant_id = p_tenant AND n.note_id IN (r.note_id, r.target_note_id)
+                     AND r.suppression <> 0)
+               OR EXISTS (
+                   SELECT FROM document_notes d
+                   JOIN documents o ON o.tenant_id = p_tenant AND o.document_id = d.document_id
+                   WHERE d.tenant_id = p_tenant AND d.note_id = n.note_id
+                     AND (d.suppression <> 0 OR o.suppression <> 0))));
+    -- What came to name somebody since the hold was issued is not linked to it yet.
+    FOR v_hold IN
+        SELECT t.scopes, name_pattern(p_tenant, t.entity_id) AS pattern FROM tombstones t
+        WHERE t.tenant_id = p_tenant AND t.project_id = p_project AND t.legal_hold AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
+    LOOP
+        v_kept := v_kept || ARRAY(
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_kept)
+              AND (v_hold.scopes IS NULL OR n.scope = ANY (v_hold.scopes))
+              AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+                       ~ v_hold.pattern
+                   OR EXISTS (SELECT FROM memory_history h
+                              WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                                AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                                    ~ v_hold.pattern)));
+    END LOOP;
+    RETURN v_kept;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_history(p_before timestamptz, p_limit int)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text;
+    v_after uuid;
+    v_looked uuid[];
+    v_kept uuid[];
+    v_count bigint;
+    v_total bigint := 0;
+BEGIN
+    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        v_after := '00000000-0000-0000-0000-000000000000';
+        WHILE v_total < p_limit LOOP
+            v_looked := ARRAY(
+                SELECT h.history_id FROM memory_history h
+                WHERE h.tenant_id = v_tenant AND h.history_id > v_after AND h.history_id < first_id(p_before)
+                  AND h.project_id = v_project AND h.created_at < p_before AND h.suppression = 0
+                ORDER BY h.history_id LIMIT p_limit - v_total);
+            EXIT WHEN cardinality(v_looked) = 0;
+            v_after := v_looked[cardinality(v_looked)];
+            v_kept := kept_notes(v_tenant, v_project, ARRAY(
+                SELECT DISTINCT h.note_id FROM memory_history h
+                WHERE h.tenant_id = v_tenant AND h.history_id = ANY (v_looked)));
+            DELETE FROM memory_history h
+            WHERE h.tenant_id = v_tenant AND h.history_id = ANY (v_looked) AND h.note_id <> ALL (v_kept);
+            GET DIAGNOSTICS v_count = ROW_COUNT;
+            v_total := v_total + v_count;
+        END LOOP;
+    END LOOP;
+    RETURN v_total;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_links(p_before timestamptz, p_limit int, OUT mentions bigint, OUT entities bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text;
+    v_notes uuid[];
+    v_entities uuid[];
+    v_kept uuid[];
+    v_count bigint;
+BEGIN
+    mentions := 0;
+    entities := 0;
+    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        EXIT WHEN mentions >= p_limit;
+        v_notes := due_notes(v_tenant, v_project, 'links', p_before, p_limit);
+        CONTINUE WHEN cardinality(v_notes) = 0;
+        WITH pick AS (
+            SELECT m.note_id, m.entity_id FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.note_id = ANY (v_notes)
+            ORDER BY m.note_id, m.entity_id LIMIT p_limit - mentions
+        ), gone AS (
+            DELETE FROM note_entity_mentions m USING pick
+            WHERE m.tenant_id = v_tenant AND m.note_id = pick.note_id AND m.entity_id = pick.entity_id
+            RETURNING m.note_id, m.entity_id
+        )
+        -- Only those that came with or after the note: what stood before it was made by somebody on purpose.
+        SELECT count(*), array_agg(DISTINCT g.entity_id) FILTER (WHERE e.created_at >= n.created_at)
+        INTO v_count, v_entities
+        FROM gone g
+        JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = g.note_id
+        JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = g.entity_id;
+        mentions := mentions + v_count;
+        -- Whoever writes about one of them has it locked, and keeps it.
+        v_entities := ARRAY(
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)
+            ORDER BY e.entity_id FOR UPDATE SKIP LOCKED);
+        v_kept := referenced_entities(v_tenant, v_project, v_entities);
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.suppression = 0
+          AND e.merged_into IS NULL AND e.erased_scopes IS NULL AND e.held_scopes IS NULL AND e.decoy_id IS NULL
+          AND e.entity_id <> ALL (v_kept);
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        entities := entities + v_count;
+    END LOOP;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_notes(p_before timestamptz, p_limit int, OUT notes bigint, OUT documents bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text;
+    v_notes uuid[];
+    v_patterns text;
+    v_last timestamptz;
+    v_count bigint;
+BEGIN
+    notes := 0;
+    documents := 0;
+    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        IF notes < p_limit THEN
+            v_notes := due_notes(v_tenant, v_project, 'notes', p_before, (p_limit - notes)::int);
+            IF cardinality(v_notes) > 0 THEN
+                DELETE FROM embedding_queue q
+                WHERE q.tenant_id = v_tenant AND q.project_id = v_project
+                  AND q.model_id IN (SELECT m.model_id FROM embedding_models m)
+                  AND q.owner_kind = 'note' AND q.owner_id = ANY (v_notes);
+                DELETE FROM graph_fact_supersessions x
+                WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes) AND EXISTS (
+                    SELECT FROM graph_fact_supersessions o
+                    WHERE o.tenant_id = v_tenant AND o.from_fact_id = x.from_fact_id AND o.to_fact_id = x.to_fact_id
+                      AND (o.note_id IS NULL
+                           OR (o.note_id = ANY (v_notes) AND o.supersession_id < x.supersession_id)));
+                UPDATE graph_fact_supersessions x SET note_id = NULL
+                WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes);
+                WITH gone AS (
+                    DELETE FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_notes)
+                    RETURNING n.deleted_at
+                )
+                SELECT count(*), max(g.deleted_at) INTO v_count, v_last FROM gone g;
+                notes := notes + v_count;
+                UPDATE projects p
+                SET settings = p.settings || jsonb_build_object('notes_complete_since', v_last)
+                WHERE p.tenant_id = v_tenant AND p.project_id = v_project
+                  AND coalesce((p.settings ->> 'notes_complete_since')::timestamptz, '-infinity') < v_last;
+            END IF;
+        END IF;
+        CONTINUE WHEN documents >= p_limit;
+        -- A document stays while one of its notes must, or its own words name somebody under a hold.
+        SELECT string_agg(name_pattern(v_tenant, t.entity_id), '|') INTO v_patterns FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.legal_hold AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
+        WITH pick AS (
+            SELECT d.document_id FROM documents d
+            WHERE d.tenant_id = v_tenant AND d.project_id = v_project AND d.deleted_at < p_before
+              AND d.suppression = 0
+              AND (v_patterns IS NULL
+                   OR normalize(lower(concat_ws(' ', d.title, d.author, d.source_url, array_to_string(d.tags, ' '))))
+                      !~ v_patterns)
+              AND NOT EXISTS (
+                  SELECT FROM document_notes x
+                  JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = x.note_id
+                  WHERE x.tenant_id = v_tenant AND x.document_id = d.document_id
+                    AND (x.suppression <> 0 OR n.suppression <> 0
+                         OR cardinality(kept_notes(v_tenant, v_project, ARRAY[n.note_id])) > 0))
+            ORDER BY d.deleted_at, d.document_id LIMIT p_limit - documents FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM documents d USING pick WHERE d.tenant_id = v_tenant AND d.document_id = pick.document_id;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        documents := documents + v_count;
+    END LOOP;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_records(p_what text, p_before timestamptz, p_limit int)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_count bigint;
+BEGIN
+    IF v_tenant IS NULL THEN
+        RAISE EXCEPTION 'a purge needs a scope with a tenant' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF p_what = 'finished_jobs' THEN
+        WITH pick AS (
+            SELECT j.job_id FROM jobs j
+            WHERE j.tenant_id = v_tenant AND j.status IN ('completed', 'cancelled') AND j.finished_at < p_before
+              AND (v_project IS NULL OR j.project_id = v_project)
+            ORDER BY j.finished_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ) DELETE FROM jobs j USING pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id;
+    ELSIF p_what = 'lost_jobs' THEN
+        WITH pick AS (
+            SELECT j.job_id FROM jobs j
+            WHERE j.tenant_id = v_tenant AND j.status IN ('dead', 'failed') AND j.finished_at < p_before
+              AND (v_project IS NULL OR j.project_id = v_project)
+            ORDER BY j.finished_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ) DELETE FROM jobs j USING pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id;
+    ELSIF p_what = 'calls' THEN
+        WITH pick AS (
+            SELECT c.call_id FROM llm_calls c
+            WHERE c.tenant_id = v_tenant AND c.created_at < p_before AND (v_project IS NULL OR c.project_id = v_project)
+            ORDER BY c.created_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ) DELETE FROM llm_calls c USING pick WHERE c.tenant_id = v_tenant AND c.call_id = pick.call_id;
+    ELSIF p_what = 'repairs' THEN
+        WITH pick AS (
+            SELECT r.repair_id FROM repairs r
+            WHERE r.tenant_id = v_tenant AND r.created_at < p_before AND (v_project IS NULL OR r.project_id = v_project)
+            ORDER BY r.created_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ) DELETE FROM repairs r USING pick WHERE r.tenant_id = v_tenant AND r.repair_id = pick.repair_id;
+    ELSE
+        RAISE EXCEPTION 'nothing of this kind is purged: %', p_what;
+    END IF;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_vectors(p_before timestamptz, p_limit int)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_models smallint[] := ARRAY(SELECT m.model_id FROM embedding_models m);
+    v_now timestamptz := clock_timestamp();
+    v_project text;
+    v_notes uuid[];
+    v_taken int := 0;
+    v_count bigint;
+    v_total bigint := 0;
+BEGIN
+    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        EXIT WHEN v_taken >= p_limit;
+        -- The place that those who store vectors hold too, before anything else.
+        PERFORM FROM embedding_counts c WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+        ORDER BY c.model_id, c.view FOR UPDATE;
+        v_notes := due_notes(v_tenant, v_project, 'vectors', p_before, p_limit - v_taken);
+        CONTINUE WHEN cardinality(v_notes) = 0;
+        v_taken := v_taken + cardinality(v_notes);
+        DELETE FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = ANY (v_models)
+          AND q.owner_kind = 'note' AND q.owner_id = ANY (v_notes);
+        WITH gone AS (
+            DELETE FROM embeddings e
+            WHERE e.tenant_id = v_tenant AND e.model_id = ANY (v_models) AND e.view IN ('self', 'context')
+              AND e.owner_kind = 'note' AND e.owner_id = ANY (v_notes)
+            RETURNING e.model_id, e.view
+        ), told AS (
+            UPDATE embedding_counts c
+            SET vectors = greatest(0, c.vectors - g.gone), notes = greatest(0, c.notes - g.gone), counted_at = v_now
+            FROM (SELECT g.model_id, g.view, count(*) AS gone FROM gone g GROUP BY g.model_id, g.view) g
+            WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = g.model_id AND c.view = g.view
+            RETURNING c.model_id
+        )
+        SELECT count(*) INTO v_count FROM gone;
+        v_total := v_total + v_count;
+    END LOOP;
+    RETURN v_total;
 END
 $$;
 """,
@@ -416,6 +967,158 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION referenced_entities(p_tenant text, p_project text, p_entities uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_key record;
+    v_some uuid[];
+    v_found uuid[];
+BEGIN
+    v_found := ARRAY(
+        SELECT t.entity_id FROM tombstones t WHERE t.tenant_id = p_tenant AND t.entity_id = ANY (p_entities));
+    FOR v_key IN
+        SELECT c.conrelid::regclass AS name, a.attname AS referrer
+        FROM pg_constraint c
+        JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) AND a.attname <> 'tenant_id'
+        WHERE c.contype = 'f' AND c.confrelid = 'public.graph_entities'::regclass
+        ORDER BY c.conname
+    LOOP
+        EXECUTE format(
+            'SELECT array_agg(DISTINCT x.%2$I) FROM %1$s x '
+            'WHERE x.tenant_id = $1 AND x.project_id = $2 AND x.%2$I = ANY ($3)', v_key.name, v_key.referrer)
+        INTO v_some USING p_tenant, p_project, p_entities;
+        v_found := v_found || coalesce(v_some, '{}');
+    END LOOP;
+    RETURN v_found;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION release_leases(p_limit int)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_count bigint;
+BEGIN
+    WITH pick AS (
+        SELECT j.job_id FROM jobs j
+        WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased'
+          AND j.lease_expires_at < v_now
+        ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
+    UPDATE jobs j
+    SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+        finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
+        available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
+        last_error = 'lease_expired: the worker stopped answering'
+    FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION requeue_dead(p_limit int)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_job uuid;
+    v_count bigint := 0;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'requeue_dead needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    FOR v_job IN SELECT * FROM find_revivable(v_tenant, v_project, p_limit) LOOP
+        BEGIN
+            UPDATE jobs j
+            SET status = 'pending', attempts = 0, available_at = v_now, finished_at = NULL, started_at = NULL,
+                result = coalesce(j.result, '{}') || jsonb_build_object('requeued_at', v_now)
+            WHERE j.tenant_id = v_tenant AND j.job_id = v_job AND j.status = 'dead';
+            IF FOUND THEN
+                v_count := v_count + 1;
+            END IF;
+        EXCEPTION WHEN unique_violation THEN
+            -- Somebody has just asked for the same work: it is open again without this one.
+            NULL;
+        END;
+    END LOOP;
+    RETURN v_count;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION schedule_cycles()
+RETURNS TABLE (tenant_id text, job_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO jobs AS j (tenant_id, job_id, project_id, kind, payload, dedupe_key, created_by, available_at,
+                           created_at)
+    SELECT p.tenant_id, i.job_id, p.project_id, 'maintenance_cycle', '{}', 'maintenance_cycle', 'schedule', v_now, v_now
+    FROM projects p
+    CROSS JOIN LATERAL (
+        SELECT md5('maintenance_cycle ' || p.tenant_id || '/' || p.project_id)::uuid AS job_id,
+               make_interval(secs => coalesce(
+                   (p.settings #>> '{pipeline,maintenance_interval_ms}')::float8, 1800000) / 1000) AS pause) i
+    WHERE (p.settings #>> '{pipeline,autonomous_enabled}')::boolean
+      AND coalesce((p.settings #>> '{pipeline,autonomous_frozen}')::boolean, false) = false
+      AND NOT EXISTS (
+        SELECT FROM jobs d
+        WHERE d.tenant_id = p.tenant_id AND d.job_id = i.job_id
+          AND (d.status IN ('pending', 'leased') OR d.finished_at > v_now - i.pause))
+    ON CONFLICT ON CONSTRAINT jobs_pkey DO UPDATE
+    SET status = 'pending', attempts = 0, available_at = excluded.available_at, created_at = excluded.created_at,
+        started_at = NULL, finished_at = NULL, last_error = NULL, result = NULL
+    WHERE j.status NOT IN ('pending', 'leased')
+    RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION schedule_retention(p_before timestamptz)
+RETURNS TABLE (tenant_id text, job_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO jobs AS j (tenant_id, job_id, kind, payload, dedupe_key, created_by, available_at, created_at)
+    SELECT t.tenant_id, i.job_id, 'retention', '{}', 'retention', 'schedule', v_now, v_now
+    FROM tenants t
+    CROSS JOIN LATERAL (SELECT md5('retention ' || t.tenant_id)::uuid AS job_id) i
+    WHERE t.created_at < p_before AND NOT EXISTS (
+        SELECT FROM jobs d
+        WHERE d.tenant_id = t.tenant_id AND d.job_id = i.job_id
+          AND (d.status IN ('pending', 'leased')
+               OR (d.finished_at >= p_before
+                   AND (d.status <> 'completed' OR d.result ->> 'full' IS DISTINCT FROM 'true'))))
+    ON CONFLICT ON CONSTRAINT jobs_pkey DO UPDATE
+    SET status = 'pending', attempts = 0, available_at = excluded.available_at, created_at = excluded.created_at,
+        started_at = NULL, finished_at = NULL, last_error = NULL, result = NULL
+    WHERE j.status NOT IN ('pending', 'leased')
+    RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION similar_notes(
     p_tenant text, p_project text, p_text text, p_model smallint, p_dimensions int, p_vector text, p_scope text,
     p_owner text, p_skipped uuid[], p_patterns text[], p_limit int)
@@ -486,6 +1189,49 @@ BEGIN
         WHERE u.tenant_id = p_tenant AND u.project_id = p_project
           AND u.day >= CASE p_period WHEN 'total' THEN '-infinity'::date
                        ELSE date_trunc(p_period, clock_timestamp() AT TIME ZONE 'UTC')::date END);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION swept_projects(p_tenant text, p_project text)
+RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    IF p_tenant IS NULL THEN
+        RAISE EXCEPTION 'a purge needs a scope with a tenant' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN QUERY
+    SELECT p.project_id FROM projects p
+    WHERE p.tenant_id = p_tenant AND (p_project IS NULL OR p.project_id = p_project)
+      AND coalesce((p.settings #>> '{pipeline,mutations_frozen}')::boolean, false) = false
+    ORDER BY p.project_id FOR NO KEY UPDATE SKIP LOCKED;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION target_stands(p_tenant text, p_payload jsonb)
+RETURNS boolean
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_form text := '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$';
+BEGIN
+    IF p_payload ->> 'note_id' ~ v_form AND NOT EXISTS (
+        SELECT FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = (p_payload ->> 'note_id')::uuid AND n.deleted_at IS NULL
+          AND n.suppression = 0) THEN
+        RETURN false;
+    END IF;
+    IF p_payload ->> 'document_id' ~ v_form AND NOT EXISTS (
+        SELECT FROM documents d
+        WHERE d.tenant_id = p_tenant AND d.document_id = (p_payload ->> 'document_id')::uuid AND d.deleted_at IS NULL
+          AND d.suppression = 0) THEN
+        RETURN false;
+    END IF;
+    RETURN NOT (p_payload ->> 'entity_id' ~ v_form) IS TRUE OR EXISTS (
+        SELECT FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND e.entity_id = (p_payload ->> 'entity_id')::uuid AND e.suppression = 0);
 END
 $$;
 """,
@@ -568,6 +1314,32 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION schedule_maintenance(p_windows_before bigint)
+RETURNS TABLE (tenant_id text, job_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO public.jobs AS j (tenant_id, job_id, kind, payload, dedupe_key, created_by, available_at, created_at)
+    SELECT t.tenant_id, gen_random_uuid(), 'maintenance', '{}', 'maintenance', 'schedule', v_now, v_now
+    FROM public.tenants t
+    WHERE EXISTS (SELECT FROM public.idempotency_keys i WHERE i.tenant_id = t.tenant_id AND i.expires_at <= v_now)
+       OR EXISTS (SELECT FROM public.rate_windows w WHERE w.tenant_id = t.tenant_id
+                  AND coalesce(w.slots[cardinality(w.slots)], 0) < p_windows_before)
+       OR EXISTS (SELECT FROM public.recall_traces r
+                  JOIN public.projects p ON p.tenant_id = t.tenant_id AND p.project_id = r.project_id
+                  WHERE r.tenant_id = t.tenant_id AND r.created_at < v_now
+                        - make_interval(days => coalesce((p.settings ->> 'trace_days')::int, 30)))
+    ON CONFLICT DO NOTHING
+    RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
 )
 
 # And as they were.
@@ -639,21 +1411,68 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION schedule_maintenance(p_jobs_before timestamptz, p_windows_before bigint)
+RETURNS TABLE (tenant_id text, job_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO public.jobs AS j (tenant_id, job_id, kind, payload, dedupe_key, created_by, available_at, created_at)
+    SELECT t.tenant_id, gen_random_uuid(), 'maintenance', '{}', 'maintenance', 'schedule', v_now, v_now
+    FROM public.tenants t
+    WHERE EXISTS (SELECT FROM public.idempotency_keys i WHERE i.tenant_id = t.tenant_id AND i.expires_at <= v_now)
+       OR EXISTS (SELECT FROM public.jobs f WHERE f.tenant_id = t.tenant_id
+                  AND f.status IN ('completed', 'cancelled') AND f.finished_at < p_jobs_before)
+       OR EXISTS (SELECT FROM public.rate_windows w WHERE w.tenant_id = t.tenant_id
+                  AND coalesce(w.slots[cardinality(w.slots)], 0) < p_windows_before)
+       OR EXISTS (SELECT FROM public.recall_traces r
+                  JOIN public.projects p ON p.tenant_id = t.tenant_id AND p.project_id = r.project_id
+                  WHERE r.tenant_id = t.tenant_id AND r.created_at < v_now
+                        - make_interval(days => coalesce((p.settings ->> 'trace_days')::int, 30)))
+    ON CONFLICT DO NOTHING
+    RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
 )
 
 SIGNATURES: tuple[str, ...] = (
     "apply_extraction(text, text, uuid, int, text, json, json, jsonb, int)",
+    "check_terms(int)",
+    "diagnose_project(double precision, int, int)",
+    "due_notes(text, text, text, timestamptz, int)",
     "extraction_start(text, text)",
+    "find_revivable(text, text, int)",
+    "first_id(timestamptz)",
     "follow_job(text, uuid)",
+    "kept_notes(text, text, uuid[])",
+    "purge_history(timestamptz, int)",
+    "purge_links(timestamptz, int)",
+    "purge_notes(timestamptz, int)",
+    "purge_records(text, timestamptz, int)",
+    "purge_vectors(timestamptz, int)",
     "queue_extractions(text, text, uuid[], text)",
     "read_extraction(text, text, uuid, text[])",
     "record_llm_call(text, text, uuid, uuid, text, text, int, int, boolean, int)",
+    "referenced_entities(text, text, uuid[])",
+    "release_leases(int)",
+    "requeue_dead(int)",
+    "schedule_cycles()",
+    "schedule_retention(timestamptz)",
     "similar_notes(text, text, text, smallint, int, text, text, text, uuid[], text[], int)",
     "spent_tokens(text, text, text)",
+    "swept_projects(text, text)",
+    "target_stands(text, jsonb)",
 )
 # Functions that answer otherwise than before: made anew instead of replaced.
 RETYPED: tuple[tuple[str, str], ...] = (
     ("read_job(text, text, text, uuid[], text, uuid)", "read_job(text, text, text, uuid[], text, uuid)"),
+    ("schedule_maintenance(timestamptz, bigint)", "schedule_maintenance(bigint)"),
 )
 
 UNDO = """

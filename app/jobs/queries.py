@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Uuid, and_, delete, literal, or_, select, text, tuple_, update
+from sqlalchemy import Uuid, and_, literal, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -43,7 +43,7 @@ HAS_OPEN = """
           AND j.dedupe_key = %(key)s AND j.status IN ('pending', 'leased')) AS open"""
 
 # Give maintenance to tenants that need it.
-SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s, %s)"
+SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s)"
 
 # Give sealing to tenants whose audit log has new lines.
 SCHEDULE_SEALS = "SELECT * FROM schedule_seals()"
@@ -56,6 +56,12 @@ SCHEDULE_EMBEDDINGS = "SELECT * FROM schedule_embeddings()"
 
 # Give reconciliation of vectors to projects that had none since.
 SCHEDULE_RECONCILIATIONS = "SELECT * FROM schedule_reconciliations(%s)"
+
+# Give retention to tenants that had none since, or whose last sweep left something to do.
+SCHEDULE_RETENTION = "SELECT * FROM schedule_retention(%s)"
+
+# Give a cycle of maintenance to projects that look after themselves.
+SCHEDULE_CYCLES = "SELECT * FROM schedule_cycles()"
 
 _shown = [jobs.c[name] for name in COLUMNS]
 
@@ -150,18 +156,3 @@ async def complete_job(
         )
     )
     return done.rowcount == 1
-
-
-async def delete_finished(session: Session, *, tenant_id: str, before: datetime, limit: int) -> int:
-    """Removes jobs that ended long ago; the dead stay until somebody has looked."""
-    ids = (
-        select(jobs.c.job_id)
-        .where(
-            jobs.c.tenant_id == tenant_id,
-            jobs.c.finished_at < before,
-            or_(jobs.c.status == "completed", jobs.c.status == "cancelled"),
-        )
-        .limit(limit)
-    )
-    result = await session.execute(delete(jobs).where(jobs.c.tenant_id == tenant_id, jobs.c.job_id.in_(ids)))
-    return result.rowcount

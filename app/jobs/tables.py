@@ -80,5 +80,6 @@ jobs = Table(
         "finished_at",
         postgresql_where=text("status IN ('completed', 'cancelled')"),
     ),
+    Index("jobs_lost_idx", "tenant_id", "finished_at", postgresql_where=text("status IN ('dead', 'failed')")),
     info={"rls": Rule.REACH, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )

@@ -33,7 +33,7 @@ SEAL_SECONDS = 1.5
 EMBED_SECONDS = 1.0
 DECAY_EVERY = timedelta(hours=1)
 RECONCILE_EVERY = timedelta(days=1)
-KEEP_FINISHED = timedelta(days=7)
+RETAIN_EVERY = timedelta(hours=6)
 OUTAGE_PAUSE = 1.0
 
 
@@ -213,11 +213,15 @@ class Worker:
 
     async def _schedule(self) -> None:
         now = datetime.now(UTC)
-        if await self._db.call(queries.SCHEDULE_MAINTENANCE, (now - KEEP_FINISHED, idle_slot(now))):
+        if await self._db.call(queries.SCHEDULE_MAINTENANCE, (idle_slot(now),)):
             self._wake.set()
         if await self._db.call(queries.SCHEDULE_DECAY, (now - DECAY_EVERY,)):
             self._wake.set()
         if await self._db.call(queries.SCHEDULE_RECONCILIATIONS, (now - RECONCILE_EVERY,)):
+            self._wake.set()
+        if await self._db.call(queries.SCHEDULE_RETENTION, (now - RETAIN_EVERY,)):
+            self._wake.set()
+        if await self._db.call(queries.SCHEDULE_CYCLES):
             self._wake.set()
 
     async def _schedule_seals(self) -> None:

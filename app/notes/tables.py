@@ -98,6 +98,13 @@ memory_notes = Table(
         postgresql_with={"fastupdate": "off"},
     ),
     Index("memory_notes_derived_idx", "tenant_id", "derived_from", postgresql_where=text("derived_from IS NOT NULL")),
+    Index(
+        "memory_notes_deleted_idx",
+        "tenant_id",
+        "deleted_at",
+        "note_id",
+        postgresql_where=text("deleted_at IS NOT NULL"),
+    ),
     Index("memory_notes_list_idx", "tenant_id", "project_id", "created_at", "note_id"),
     Index(
         "memory_notes_thread_idx",

@@ -27,6 +27,9 @@ from app.web.idempotency import Answer, Once
 from app.web.inputs import as_utc
 from app.web.pages import Page
 
+# The pipeline's are read and set under a path of their own; the other is a mark of retention, told by diagnostics.
+NOT_SHOWN = ("pipeline", "notes_complete_since")
+
 
 def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
     """The tenant an administrative call is about: the caller's own, or the one the platform key names."""
@@ -87,8 +90,7 @@ async def create_project(db: Database, who: Principal, *, data: ProjectCreate, o
 
 def present_project(row: Row) -> ProjectRead:
     """A project as it goes out."""
-    # The pipeline's are read and set under a path of their own.
-    settings = {name: value for name, value in row["settings"].items() if name != "pipeline"}
+    settings = {name: value for name, value in row["settings"].items() if name not in NOT_SHOWN}
     shown: Row = {**row, "settings": msgspec.convert(settings, ProjectSettings)}
     return ProjectRead(**shown)
 

@@ -42,6 +42,7 @@ TAGS = [
     Tag(name="recall", description="What fits a query, in the order of how well; and what was once returned."),
     Tag(name="graph", description="Walking the graph of facts: who is near whom."),
     Tag(name="jobs", description="Background work, followed to its end."),
+    Tag(name="operations", description="How a project is, what should be repaired, and repairing it."),
     Tag(name="platform", description="Health, readiness, metrics."),
 ]
 
@@ -55,7 +56,7 @@ ERROR_RESPONSES = {
         404: "Unknown, hidden, or of another tenant: all alike.",
         409: "The state does not allow it, or an Idempotency-Key was used for something else.",
         413: "The body is over the limit.",
-        429: "The key's budget for this kind of work is used up; see Retry-After.",
+        429: "The key's budget for this kind of work, or a repair's, is used up; see Retry-After.",
         503: "The database cannot be reached; see Retry-After.",
     }.items()
 }

@@ -234,11 +234,18 @@ async def refresh_lexicon(db: Database, who: Scope, *, kinds: tuple[str, ...] | 
             await session.execute(queries.REFRESH_LEXICON, {"kind": kind, "frequent": FREQUENT})
 
 
+async def queue_missing(db: Database, who: Scope) -> int:
+    """Puts a project's vectors and their queue in step with what there is; answers how many units were queued."""
+    async with db.tenant(who) as session:
+        await session.execute(queries.NO_TIMEOUT)
+        row = await session.row(queries.RECONCILE, {"least": LEAST_CONFIDENCE})
+    assert row is not None
+    return row["queued"]
+
+
 async def reconcile(job: Job) -> None:
     """Puts vectors and their queue in step with what there is, and tells the audit log of what was redacted."""
-    async with job.db.tenant(job.scope) as session:
-        await session.execute(queries.NO_TIMEOUT)
-        await session.execute(queries.RECONCILE, {"least": LEAST_CONFIDENCE})
+    await queue_missing(job.db, job.scope)
     await refresh_lexicon(job.db, job.scope, kinds=("note", "fact"))
     place = {"tenant_id": job.scope.tenant_id, "project_id": job.scope.project_id or ""}
     async with job.finishing() as session:

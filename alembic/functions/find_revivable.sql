@@ -1,0 +1,26 @@
+-- Dead jobs of a project that are worth another round, at most p_limit: extractions and documents first, then the newest.
+-- Never one that a repair has requeued before and that died again, nor one whose work is gone or is open under its key
+-- in another job. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_revivable(p_tenant text, p_project text, p_limit int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT d.job_id FROM (
+        SELECT j.job_id, j.kind, j.payload, j.finished_at,
+               row_number() OVER (PARTITION BY j.kind, coalesce(j.dedupe_key, j.job_id::text)
+                                  ORDER BY j.finished_at DESC, j.job_id DESC) AS place
+        FROM jobs j
+        WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.status = 'dead'
+          AND j.kind <> 'maintenance_cycle' AND NOT coalesce(j.result ? 'requeued_at', false)
+          AND NOT EXISTS (
+              SELECT FROM jobs o
+              WHERE o.tenant_id = p_tenant AND o.project_id = p_project AND o.kind = j.kind
+                AND o.dedupe_key = j.dedupe_key AND o.status IN ('pending', 'leased'))
+    ) d
+    WHERE d.place = 1 AND target_stands(p_tenant, d.payload)
+    ORDER BY d.kind IN ('extract', 'document_ingest') DESC, d.finished_at DESC, d.job_id DESC LIMIT p_limit;
+END
+$$;

@@ -1,0 +1,7 @@
+-- The least UUIDv7 of a moment: a range of time as a range of ids.
+CREATE OR REPLACE FUNCTION first_id(p_at timestamptz)
+RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT (lpad(to_hex((extract(epoch FROM p_at) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid
+$$;

@@ -1,0 +1,27 @@
+-- Repair: returns what was leased in the scope's project by workers that stopped answering, as the reaper does. Answers
+-- how many.
+CREATE OR REPLACE FUNCTION release_leases(p_limit int)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_count bigint;
+BEGIN
+    WITH pick AS (
+        SELECT j.job_id FROM jobs j
+        WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased'
+          AND j.lease_expires_at < v_now
+        ORDER BY j.lease_expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
+    UPDATE jobs j
+    SET status = CASE WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+        finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
+        available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
+        last_error = 'lease_expired: the worker stopped answering'
+    FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
