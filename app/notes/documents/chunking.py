@@ -10,13 +10,19 @@ LONGEST_CHARACTER = 32
 
 def split_text(text: str, *, size: int, overlap: int) -> Iterator[str]:
     """Windows of `size` characters with `overlap` shared; a window wholly inside the one before is left out."""
+    for start, end in find_windows(text, size=size, overlap=overlap):
+        yield text[start:end]
+
+
+def find_windows(text: str, *, size: int, overlap: int) -> Iterator[tuple[int, int]]:
+    """Where each window begins and ends."""
     start = end = 0
     while end < len(text):
         # Moved back by a few at the most, a cut could fall behind the last one: then it stays where it was.
         last, end = end, _cut(text, start + size)
         if end <= last:
             end = start + size
-        yield text[start:end]
+        yield start, end
         start = max(_cut(text, end - overlap), start + 1)
 
 
