@@ -18,7 +18,7 @@ MEMORY = 1024 * 1024 * 1024
 CPU_SECONDS = 20
 SECONDS = 60.0
 # Each may take as much memory as a child may; the others wait.
-AT_ONCE = 2
+AT_ONCE = 4
 
 
 class Unreadable(PermanentFailure):

@@ -67,7 +67,8 @@ async def test_markdown_loses_its_markup_and_gives_its_first_heading() -> None:
     assert found.title == "Setext heading"
     lines = [line for line in found.text.split("\n") if line]
     assert lines == [
-        "Words before a link.", "Setext heading", "item code", "picture of it", 'print("kept")', "raw html", "a b", "1 2",
+        "Words before a link.", "Setext heading", "item code", "picture of it", 'print("kept")', "raw html", "a b",
+        "1 2",
     ]  # fmt: skip
 
 
@@ -154,4 +155,4 @@ async def test_readers_leave_no_process_behind_when_they_are_stopped() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
