@@ -98,7 +98,7 @@ def test_every_status_is_committed_on_its_own_and_counts_grow(
 def test_a_worker_killed_midway_leaves_nothing_twice_and_nothing_out(
     robin: httpx.Client, admin: httpx.Client, superuser: Superuser, start_worker: Start
 ) -> None:
-    admin.put(SETTINGS, json={"worker_max_retries": 3})
+    admin.put(SETTINGS, json={"worker_max_retries": 5})
     worker = start_worker(LEASE_SECONDS="1")
     document = post(robin, content=words(1500))
     until_half_way(robin, document)
