@@ -57,11 +57,12 @@ class Job:
     async def holding(self) -> AsyncGenerator[Session]:
         """A transaction of a part of the job's effect: it commits only while the job is still in our hands."""
         async with self.db.tenant(self.scope) as session:
+            yield session
+            # At the end, because heartbeats wait for it.
             if not await queries.hold_job(
                 session, tenant_id=self.scope.tenant_id, job_id=self.job_id, owner=self.owner
             ):
                 raise LeaseLost
-            yield session
 
     @asynccontextmanager
     async def finishing(self) -> AsyncGenerator[Session]:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Uuid, and_, case, func, insert, literal, or_, select, text, tuple_, update
+from sqlalchemy import Uuid, and_, case, func, insert, literal, null, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from app.db.database import Row, Session
@@ -29,6 +29,9 @@ _status = case(
 _error = case((c.status == "done", None), else_=func.coalesce(c.error, jobs.c.last_error)).label("error")
 _with_job = documents.outerjoin(jobs, and_(jobs.c.tenant_id == c.tenant_id, jobs.c.job_id == c.job_id))
 _shown = [*(c[name] for name in SHOWN), _status, _error]
+
+# What was sent is kept for another try; what was fetched is fetched anew.
+SENT_CONTENT = case((c.source_type == "url", null()), else_=c.raw_content)
 
 # One at a time for the same content at the same place, until the transaction ends.
 _SERIALISE = text("SELECT pg_advisory_xact_lock(hashtextextended(:address, 0))")

@@ -61,9 +61,10 @@ class Ingestion:
             raise
         except Exception as problem:
             final = isinstance(problem, PermanentFailure) or job.attempt >= job.max_attempts
+            kept = {"raw_content": queries.SENT_CONTENT} if final else {}
             # If this cannot be written either, how the job ended tells the same.
             with suppress(Gone):
-                await _advance(job, document_id, status="failed" if final else "queued", error=_told(problem))
+                await _advance(job, document_id, status="failed" if final else "queued", error=_told(problem), **kept)
             raise
 
     async def _ingest(self, job: Job, document_id: str) -> None:

@@ -207,3 +207,11 @@ def test_a_server_in_trouble_is_asked_again(robin: httpx.Client, admin: httpx.Cl
         time.sleep(0.02)
     assert (found["status"], found["error"]) == ("queued", "document_fetch_failed: The server answered 503.")
     assert until_ended(robin, document)["error"] is None
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_page_that_failed_is_fetched_anew_when_it_is_tried_again(robin: httpx.Client, web: Web) -> None:
+    document = post(robin, url=f"{web.url}/changing-{uuid4().hex}")
+    assert until_ended(robin, document)["error"].startswith("document_empty")
+    assert robin.post(f"/v1/documents/{document['document_id']}/retry").status_code == 200
+    assert until_ended(robin, document)["title"] == "A page of the web"

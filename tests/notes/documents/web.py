@@ -124,6 +124,11 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send(PAGE)
 
+    def say_changing(self) -> None:
+        """Is empty the first time."""
+        first = sum(path == self.path for path, _ in self.server.asked) == 1
+        self.send(b"<p> </p>" if first else PAGE)
+
 
 class Web(ThreadingHTTPServer):
     """The server, with what it was asked for."""
