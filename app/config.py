@@ -1,6 +1,7 @@
 """One frozen Settings, read once from the environment; every variable is described where it is declared."""
 
 import base64
+import ipaddress
 import math
 import os
 import socket
@@ -91,6 +92,13 @@ def _secret(raw: str) -> str:
 
 def _names(raw: str) -> frozenset[str]:
     return frozenset(name.strip() for name in raw.split(",") if name.strip())
+
+
+def _networks(raw: str) -> frozenset[str]:
+    try:
+        return frozenset(str(ipaddress.ip_network(network)) for network in _names(raw))
+    except ValueError:
+        raise ValueError("expected networks separated by commas, such as 10.0.0.0/8,fd00::/8") from None
 
 
 def _signing_key(raw: str) -> bytes:
@@ -245,6 +253,18 @@ class Settings:
     )
     embed_reembed_seconds: float = _setting(
         "EMBED_REEMBED_SECONDS", _decimal(0, 86_400), 30.0, "What changes again sooner than this waits to be embedded."
+    )
+    document_fetch: bool = _setting(
+        "DOCUMENT_FETCH", _boolean, True, "Whether documents may be pages that are fetched from the web."
+    )
+    document_fetch_networks: frozenset[str] = _setting(
+        "DOCUMENT_FETCH_NETWORKS",
+        _networks,
+        frozenset(),
+        "Networks in CIDR form, separated by commas, that pages are fetched from although they are not public.",
+    )
+    document_fetch_seconds: float = _setting(
+        "DOCUMENT_FETCH_SECONDS", _decimal(0.1, 600), 30.0, "How long fetching a page may take as a whole."
     )
     otlp_endpoint: str | None = _setting(
         "OTEL_EXPORTER_OTLP_ENDPOINT", _endpoint, None, "Where traces go (OTLP over HTTP). Unset: no traces."

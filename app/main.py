@@ -27,6 +27,11 @@ from app.history.tasks import eraser, seal
 from app.jobs.registry import Job, Registry
 from app.jobs.routes import router as jobs_router
 from app.jobs.tasks import maintain
+from app.notes.documents.fetching import Fetcher, FetchRules
+from app.notes.documents.parsing import Parser
+from app.notes.documents.routes import router as documents_router
+from app.notes.documents.service import KIND as DOCUMENT_INGEST
+from app.notes.documents.tasks import Ingestion
 from app.notes.routes import router as notes_router
 from app.pipeline.models import Models
 from app.pipeline.routes import router as pipeline_router
@@ -98,8 +103,15 @@ def build_registry(db: Database, settings: Settings, *, embedders: Embedders | N
     registry.register("extract", ExtractTask(Models(settings), ModelVectors(db, embedders)), backoff=BACKOFF)
     registry.register("graph_link", link, backoff=BACKOFF)
     registry.register("embed_reconcile", reconcile)
+    fetcher = Fetcher(fetch_rules(settings), seconds=settings.document_fetch_seconds)
+    registry.register(DOCUMENT_INGEST, Ingestion(fetcher, Parser()))
     registry.register("erase", eraser(Signer(db, settings.signing_key)))
     return registry
+
+
+def fetch_rules(settings: Settings) -> FetchRules:
+    """What may be fetched from the web."""
+    return FetchRules.of(enabled=settings.document_fetch, networks=settings.document_fetch_networks)
 
 
 async def check_policies(db: Database, *, strict: bool) -> None:
@@ -174,6 +186,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
         "hold_denied": denied,
+        "fetch_rules": fetch_rules(settings),
         "recall_means": Means(vectors=vectors, accesses=accesses, denied=denied),
         "signer": Signer(database, settings.signing_key),
     }
@@ -182,6 +195,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         route_handlers=[
             tenancy_router,
             notes_router,
+            documents_router,
             facts_router,
             upkeep_router,
             history_router,

@@ -1,6 +1,6 @@
 -- Destroys what a tombstone with `erase` hides: facts of the entity and facts that point to it with all that hangs on
--- them, notes that mention it with their history, its names, and what was kept of it in job payloads and errors, stored
--- answers, reasons and sources. What remains is the tombstone without content. Then it looks through every column of
+-- them, notes that mention it with their history and what was derived from them, its names, what is told of documents that
+-- name it, and what was kept of it in jobs, proposals, stored answers, reasons and sources. What remains is the tombstone without content. Then it looks through every column of
 -- every table; an id that is left is a mistake of ours and undoes everything. Answers what it did, as JSON.
 -- A legal hold forbids it, and so does a grace period that is not over: `refused`. What a hold keeps of others is not
 -- touched, whatever it says.
@@ -25,6 +25,7 @@ DECLARE
     v_ids uuid[];
     v_cards uuid[];
     v_sourced uuid[];
+    v_documents uuid[];
     v_values text;
     v_count_values bigint := 0;
     v_counts jsonb := '{}';
@@ -84,6 +85,21 @@ BEGIN
     v_ids := v_facts || v_notes || v_entities || ARRAY(
         SELECT e.decoy_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
+    -- Documents that name it, or of which a part goes. What a hold keeps of others stays as it is.
+    v_documents := ARRAY(
+        SELECT d.document_id FROM documents d
+        WHERE d.tenant_id = v_tenant AND d.project_id = v_project
+          AND (EXISTS (SELECT FROM document_entity_mentions m
+                       WHERE m.tenant_id = v_tenant AND m.document_id = d.document_id
+                         AND m.entity_id = v_tombstone.entity_id)
+               OR EXISTS (SELECT FROM document_notes x
+                          WHERE x.tenant_id = v_tenant AND x.document_id = d.document_id
+                            AND x.note_id = ANY (v_notes)))
+          AND (v_whole OR d.scope = ANY (v_tombstone.scopes))
+          AND NOT EXISTS (SELECT FROM document_entity_mentions m
+                          JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = m.entity_id
+                          WHERE m.tenant_id = v_tenant AND m.document_id = d.document_id
+                            AND d.scope = ANY (e.held_scopes)));
     -- Values that tell something by themselves; the newest, as many as can be searched for.
     SELECT string_agg(v.quoted, '|'), count(*) INTO v_values, v_count_values
     FROM (
@@ -97,23 +113,25 @@ BEGIN
     -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
-      AND (names_any(encode(k.body, 'escape'), v_ids)
+      AND (names_any(encode(k.body, 'escape'), v_ids || v_documents)
            OR (v_tombstone.named AND right(k.path, length(v_project) + 1) = ' ' || v_project
                AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     UPDATE jobs j
-    SET payload = '{}', last_error = NULL,
+    SET payload = '{}', last_error = NULL, result = NULL,
         dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
         status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
         finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
     WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
-      AND (names_any(j.payload::text || coalesce(j.last_error, ''), v_ids)
+      AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
            OR (v_tombstone.named AND j.project_id = v_project
-               AND (says(j.payload, v_pattern) OR normalize(lower(j.last_error)) ~ v_pattern))
+               AND (says(j.payload, v_pattern) OR says(j.result, v_pattern)
+                    OR normalize(lower(j.last_error)) ~ v_pattern))
            -- What is still to be done is not stopped by a mere value.
            OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
-               AND (says(j.payload, v_values) OR normalize(lower(j.last_error)) ~ v_values)));
+               AND (says(j.payload, v_values) OR says(j.result, v_values)
+                    OR normalize(lower(j.last_error)) ~ v_values)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
     IF v_tombstone.named AND v_whole THEN
@@ -138,6 +156,31 @@ BEGIN
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
+
+    -- Of documents their traces alone stay: how many chunks they had, and when.
+    UPDATE documents d
+    SET title = NULL, source_url = NULL, error = NULL, raw_content = NULL, author = NULL, tags = '{}',
+        content_hash = NULL, content_type = NULL,
+        status = CASE WHEN d.status = 'done' THEN 'done' ELSE 'failed' END, updated_at = v_now
+    WHERE d.tenant_id = v_tenant AND d.document_id = ANY (v_documents);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('documents', v_count);
+    DELETE FROM memory_reviews r
+    WHERE r.tenant_id = v_tenant
+      AND (r.note_id = ANY (v_notes) OR r.target_note_id = ANY (v_notes)
+           OR (v_tombstone.named AND r.project_id = v_project AND r.suppression <> 2
+               AND (v_whole OR r.scope = ANY (v_tombstone.scopes))
+               AND normalize(lower(concat_ws(' ', r.content, r.reason, r.decision_reason))) ~ v_pattern));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_reviews', v_count);
+    -- What was once proposed about notes that stay.
+    UPDATE memory_history h SET proposal = NULL
+    WHERE h.tenant_id = v_tenant AND h.proposal IS NOT NULL AND h.note_id <> ALL (v_notes)
+      AND (names_any(h.proposal::text, v_ids)
+           OR (h.project_id = v_project AND h.suppression <> 2
+               AND ((v_tombstone.named AND says(h.proposal, v_pattern)) OR says(h.proposal, v_values))));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('proposals', v_count);
 
     DELETE FROM recall_traces r
     WHERE r.tenant_id = v_tenant AND r.project_id = v_project
@@ -202,6 +245,9 @@ BEGIN
     SELECT count(*) INTO v_count FROM note_entity_mentions x
     WHERE x.tenant_id = v_tenant AND (x.note_id = ANY (v_notes) OR x.entity_id = ANY (v_entities));
     v_counts := v_counts || jsonb_build_object('note_entity_mentions', v_count);
+    -- Those of other scopes stay, and forget where they come from.
+    UPDATE memory_notes n SET derived_from = NULL
+    WHERE n.tenant_id = v_tenant AND n.derived_from = ANY (v_notes) AND n.note_id <> ALL (v_notes);
     DELETE FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_notes);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('memory_notes', v_count);
@@ -213,6 +259,7 @@ BEGIN
         WHERE e.tenant_id = v_tenant AND e.merged_into = v_tombstone.entity_id;
         DELETE FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id;
+        PERFORM settle_documents(v_tenant, v_documents);
         v_counts := v_counts || jsonb_build_object('graph_entities', cardinality(v_entities));
         -- All that was said of it when it was hidden, now or earlier.
         UPDATE tombstone_revocations r SET reason = '' FROM tombstones t
@@ -225,7 +272,10 @@ BEGIN
             SELECT FROM tombstone_revocations r WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
     ELSE
         UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
+        DELETE FROM document_entity_mentions m
+        WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.document_id = ANY (v_documents);
         PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+        PERFORM settle_documents(v_tenant, v_documents);
     END IF;
 
     -- 4. Proof: every column of every table.

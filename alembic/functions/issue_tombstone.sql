@@ -1,5 +1,5 @@
 -- Issues a tombstone for an entity, named or by id, in these scopes (NULL: all): hides it, its names, its facts, the
--- facts that point to it, their edges and the notes that mention it, and says so in the audit log, in one transaction.
+-- facts that point to it, their edges, the notes that mention it and the documents that name it, and says so in the audit log, in one transaction.
 -- p_named: notes that only name it in their words count as mentioning it. An erasure that a hold forbids is refused.
 CREATE OR REPLACE FUNCTION issue_tombstone(
     p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
@@ -19,6 +19,7 @@ DECLARE
     v_other uuid;
     v_facts uuid[];
     v_notes uuid[];
+    v_documents uuid[];
     v_now timestamptz;
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
@@ -76,10 +77,15 @@ BEGIN
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
     SELECT d.facts, d.notes INTO v_facts, v_notes
     FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+    v_documents := ARRAY(
+        SELECT m.document_id FROM document_entity_mentions m
+        WHERE m.tenant_id = v_tenant AND m.entity_id = v_entity.entity_id
+        UNION
+        SELECT x.document_id FROM document_notes x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes));
     -- Answers that were kept for those who ask again must not show it either.
     DELETE FROM idempotency_keys k
-    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts)'
-      AND names_any(encode(k.body, 'escape'), v_notes || v_facts || v_entity.entity_id);
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents)'
+      AND names_any(encode(k.body, 'escape'), v_notes || v_facts || v_documents || v_entity.entity_id);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN

@@ -1,5 +1,6 @@
 -- Records which notes of these scopes (NULL: all) name an entity in their words, author, thread or tags, or did so in an
--- earlier version, and which facts name it in their value, beside those that are known to speak of it.
+-- earlier version, or were derived from such a note; which facts name it in their value; and which documents name it in
+-- what is told or kept of them; beside those that are known to speak of it.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
 RETURNS void
@@ -20,6 +21,29 @@ BEGIN
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
                         AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
                             ~ v_pattern))
+    ON CONFLICT DO NOTHING;
+    WITH RECURSIVE derived AS (
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+          AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM derived d
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
+        WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
+    )
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    ON CONFLICT DO NOTHING;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
+    SELECT p_tenant, p_project, d.document_id, p_entity, v_now
+    FROM documents d
+    WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' '))))
+               ~ v_pattern
+           -- In addresses the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g'))) ~ v_pattern
+           OR normalize(lower(spelled_bytes(d.raw_content))) ~ v_pattern)
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
     SELECT p_tenant, p_project, f.fact_id, p_entity, v_now

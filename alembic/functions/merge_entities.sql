@@ -136,6 +136,11 @@ BEGIN
         SELECT FROM graph_fact_mentions o
         WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
     DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression
+    FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
     -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
     IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
         UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;

@@ -1,5 +1,5 @@
 -- Puts what is hidden of an entity in step with its active tombstones, and with it its names, every fact that speaks of
--- it or points to it, and the notes that mention it. What stands is computed anew from all tombstones there are, so
+-- it or points to it, the notes that mention it and the documents that name it. What stands is computed anew from all tombstones there are, so
 -- that revoking one restores exactly what no other one hides.
 -- Runs with the rights of its caller, who holds the entity.
 CREATE OR REPLACE FUNCTION settle_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
@@ -42,5 +42,8 @@ BEGIN
         SELECT m.fact_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
     PERFORM settle_notes(p_tenant, p_agent, ARRAY(
         SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_documents(p_tenant, ARRAY(
+        SELECT m.document_id FROM document_entity_mentions m
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
 END
 $$;

@@ -1,5 +1,5 @@
 -- Puts what is hidden of these notes in step with the tombstones of the entities they mention: the notes, their history,
--- their mentions and what they are evidence of. A note that comes back while another of the same words was written
+-- their mentions, what they are evidence of, what is proposed about them, and the documents they are chunks of. A note that comes back while another of the same words was written
 -- meanwhile: the newer one goes, recoverable like any deleted note, with its line of history, and what
 -- cited it cites the older one too.
 -- Runs with the rights of its caller, who holds the entity.
@@ -89,5 +89,14 @@ BEGIN
       AND x.tenant_id = p_tenant AND x.note_id = n.note_id
       AND f.tenant_id = p_tenant AND f.fact_id = x.fact_id
       AND x.suppression <> stricter_level(f.suppression, n.suppression);
+    UPDATE memory_reviews x SET suppression = stricter_level(a.suppression, b.suppression)
+    FROM memory_notes a, memory_notes b
+    WHERE x.tenant_id = p_tenant AND (x.note_id = ANY (p_notes) OR x.target_note_id = ANY (p_notes))
+      AND a.tenant_id = p_tenant AND a.note_id = x.note_id
+      AND b.tenant_id = p_tenant AND b.note_id = x.target_note_id
+      AND x.suppression <> stricter_level(a.suppression, b.suppression);
+    PERFORM settle_documents(p_tenant, ARRAY(
+        SELECT DISTINCT x.document_id FROM document_notes x
+        WHERE x.tenant_id = p_tenant AND x.note_id = ANY (p_notes)));
 END
 $$;

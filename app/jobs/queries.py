@@ -156,3 +156,18 @@ async def complete_job(
         )
     )
     return done.rowcount == 1
+
+
+async def hold_job(session: Session, *, tenant_id: str, job_id: str, owner: str) -> bool:
+    """Whether the lease is held, and keeps it so until the transaction ends."""
+    row = await session.row(
+        select(jobs.c.job_id)
+        .where(
+            jobs.c.tenant_id == tenant_id,
+            jobs.c.job_id == job_id,
+            jobs.c.status == "leased",
+            jobs.c.lease_owner == owner,
+        )
+        .with_for_update(read=True)
+    )
+    return row is not None

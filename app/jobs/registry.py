@@ -54,6 +54,17 @@ class Job:
         """What came of it, for whoever follows the job; never content."""
 
     @asynccontextmanager
+    async def holding(self) -> AsyncGenerator[Session]:
+        """A transaction of a part of the job's effect: it commits only while the job is still in our hands."""
+        async with self.db.tenant(self.scope) as session:
+            yield session
+            # At the end, because heartbeats wait for it.
+            if not await queries.hold_job(
+                session, tenant_id=self.scope.tenant_id, job_id=self.job_id, owner=self.owner
+            ):
+                raise LeaseLost
+
+    @asynccontextmanager
     async def finishing(self) -> AsyncGenerator[Session]:
         """The transaction of the job's effect, which also completes it: both happen, or neither does."""
         async with self.db.tenant(self.scope) as session:

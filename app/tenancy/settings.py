@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.db.database import Database, Row
+from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.tenancy import queries
 from app.tenancy.tenants import acting_scope
@@ -115,6 +116,13 @@ FIELDS = frozenset(PipelineSettings.__struct_fields__)
 def read_settings(settings: dict[str, Any]) -> PipelineSettings:
     """The pipeline's part of a project's settings as they are stored."""
     return msgspec.convert(settings.get("pipeline", {}), PipelineSettings)
+
+
+async def find_settings(db: Database, who: Scope) -> PipelineSettings:
+    """What holds for the project that somebody, or a job, works in."""
+    statement = queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or "")
+    rows = await db.fetch(who, statement)
+    return read_settings(rows[0]["settings"]) if rows else PipelineSettings()
 
 
 async def get_settings(db: Database, who: Principal, *, project_id: str) -> PipelineSettings:

@@ -24,7 +24,7 @@ FRAMEWORK_CODES = {
     400: ("invalid_request", "The request could not be read."),
     404: ("not_found", "There is nothing at this address."),
     405: ("method_not_allowed", "This address does not answer that method."),
-    413: ("body_too_large", "The request body is over the limit."),
+    413: ("body_too_large", "The request body is over the limit of this service (MAX_BODY_BYTES)."),
     415: ("unsupported_media_type", "Send the body as JSON."),
 }
 # What a statement may run into when the data itself cannot be stored: the caller's fault, not ours.

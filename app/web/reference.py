@@ -34,6 +34,7 @@ TAGS = [
     Tag(name="administration", description="Tenants, projects and keys."),
     Tag(name="gardens", description="Shared beds of memory, with members."),
     Tag(name="notes", description="What was said, with the history of every change."),
+    Tag(name="documents", description="Long texts, files and pages, read into notes in the background."),
     Tag(name="entities", description="Who and what facts are about: one entity for each name, whatever its spelling."),
     Tag(name="predicates", description="The vocabulary of facts: it grows by itself, and is decided upon later."),
     Tag(name="facts", description="What is believed, with its evidence, true from and to."),

@@ -64,6 +64,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "status": "queued",
     },
     "document_notes": {"scope": "project_shared", "garden_id": None, "suppression": 0},
+    "document_entity_mentions": {"suppression": 0},
     "graph_entities": {"merged_into": None, "suppression": 0},
     "graph_entity_aliases": {"suppression": 0},
     "graph_predicates": {"cardinality": "multi", "status": "pending"},

@@ -103,3 +103,24 @@ document_notes = Table(
     Index("document_notes_note_idx", "tenant_id", "note_id"),
     info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
+
+# Which documents name an entity in what is told or kept of them, found out for a tombstone and gone with it.
+document_entity_mentions = Table(
+    "document_entity_mentions",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("document_id", Uuid(as_uuid=False), nullable=False),
+    Column("entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("tenant_id", "document_id", "entity_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "document_id"], ["documents.tenant_id", "documents.document_id"], ondelete="CASCADE"
+    ),
+    ForeignKeyConstraint(
+        ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
+    ),
+    Index("document_entity_mentions_entity_idx", "tenant_id", "entity_id", "document_id"),
+    info={"rls": Rule.NAMES, "grants": "SELECT"},
+)
