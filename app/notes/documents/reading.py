@@ -106,6 +106,7 @@ def html_extract(page: str) -> Extract:
     body: Any = tree.body or tree.root
     parts: list[str] = []
     node: Any = body
+    root = body.mem_id
     # By hand and not by recursion: pages may be nested as deep as they like.
     while node is not None:
         shown = _open(node, parts)
@@ -115,7 +116,8 @@ def html_extract(page: str) -> Extract:
             continue
         while node is not None:
             _close(node, parts)
-            if node == body:
+            # By address: two nodes are compared by writing both out.
+            if node.mem_id == root:
                 node = None
             elif node.next is not None:
                 node = node.next

@@ -128,7 +128,7 @@ async def test_pdf_that_unpacks_to_very_much_is_bounded() -> None:
     assert await refusal("pdf", bomb, cpu_seconds=2) in ("document_too_large", "document_unreadable")
 
 
-@pytest.mark.parametrize("tag", [b"<div>", b"<b>", b"<table><td>"])
+@pytest.mark.parametrize("tag", [b"<div>", b"<table><td>"])
 async def test_html_bomb_of_deep_nesting_is_bounded(tag: bytes) -> None:
     started = time.monotonic()
     assert (await refusal("html", tag * 200_000 + b"deep", cpu_seconds=1)).startswith("document_")
@@ -139,17 +139,22 @@ async def test_html_nested_as_deep_as_pages_go_is_read() -> None:
     assert (await parse("html", b"<div>" * 2000 + b"deep")).text == "deep"
 
 
+async def test_html_of_many_blocks_is_read_in_no_time() -> None:
+    found = await parse("html", b"<p>text</p>" * 200_000, cpu_seconds=5)
+    assert found.text.count("text") == 200_000
+
+
 async def test_a_reader_that_takes_too_long_or_too_much_memory_is_stopped() -> None:
     parser = Parser(seconds=0.01)
     with pytest.raises(Unreadable, match="document_unreadable"):
         await parser.parse("pdf", make_pdf("text"), charset=None, limit=LIMIT)
     if os.uname().sysname == "Linux":
-        code = await refusal("html", b"<p>text</p>" * 400_000, memory=200 * 1024 * 1024)
+        code = await refusal("html", b"<p>text</p>" * 800_000, memory=120 * 1024 * 1024)
         assert code in ("document_too_large", "document_unreadable")
 
 
 async def test_readers_leave_no_process_behind_when_they_are_stopped() -> None:
-    task = asyncio.create_task(parse("html", b"<b>" * 400_000, cpu_seconds=20))
+    task = asyncio.create_task(parse("html", b"<div>" * 400_000, cpu_seconds=20))
     await asyncio.sleep(0.3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
