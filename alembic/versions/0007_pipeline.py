@@ -534,7 +534,7 @@ BEGIN
         UPDATE documents d
         SET status = CASE WHEN v_job.status IN ('failed', 'dead', 'cancelled') THEN 'failed'
                           WHEN v_job.status = 'pending' THEN 'queued' ELSE d.status END,
-            error = CASE WHEN v_job.status IN ('failed', 'dead') THEN v_job.last_error
+            error = CASE WHEN v_job.status IN ('failed', 'dead') THEN coalesce(d.error, v_job.last_error)
                          WHEN v_job.status = 'cancelled' THEN 'cancelled: its job was cancelled'
                          WHEN v_job.status = 'pending' THEN NULL ELSE d.error END,
             updated_at = v_now
