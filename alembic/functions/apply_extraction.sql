@@ -1,10 +1,12 @@
 -- Writes what came of reading a note, in one call: the notes that are derived from it, each with its line of history; a
--- line for every proposal that changed nothing; the job that links its relations; and that it is done. A statement that
+-- line for every proposal that changed nothing; the job that links its relations, leased by who is about to do it when
+-- p_owner is given; and that it is done. A statement that
 -- a live note says already is recorded as that. `changed` when the note is no longer what was read: then nothing is
 -- written, and it is to be read again. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION apply_extraction(
     p_tenant text, p_project text, p_note uuid, p_version int, p_model text, p_drafts json, p_records json,
-    p_link jsonb, p_attempts int, OUT changed boolean, OUT created int, OUT deduped int, OUT link_job uuid)
+    p_link jsonb, p_attempts int, p_owner text, p_lease interval, OUT changed boolean, OUT created int,
+    OUT deduped int, OUT link_job uuid, OUT waits boolean)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
 SET jit = off
@@ -16,6 +18,7 @@ DECLARE
 BEGIN
     created := 0;
     deduped := 0;
+    waits := false;
     SELECT n.* INTO v_source FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = p_note AND n.project_id = p_project FOR UPDATE;
     changed := NOT FOUND OR v_source.deleted_at IS NOT NULL OR v_source.version <> p_version;
@@ -71,9 +74,9 @@ BEGIN
         link_job := make_id();
         INSERT INTO jobs (
             tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by, available_at,
-            created_at)
+            created_at, status, attempts, lease_owner, lease_expires_at, started_at)
         VALUES (p_tenant, link_job, p_project, v_source.agent_id, 'graph_link', p_link, p_note::text, p_attempts,
-                'pipeline', v_now, v_now)
+                'pipeline', v_now, v_now, 'leased', 1, p_owner, v_now + p_lease, v_now)
         ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
             -- Of what the note said before: it is to be linked first.
@@ -81,6 +84,7 @@ BEGIN
             WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'graph_link'
               AND j.dedupe_key = p_note::text AND j.status = 'pending'
             RETURNING j.job_id INTO link_job;
+            waits := true;
         END IF;
     END IF;
     UPDATE memory_notes n SET extraction_status = 'completed' WHERE n.tenant_id = p_tenant AND n.note_id = p_note;

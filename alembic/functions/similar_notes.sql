@@ -28,7 +28,7 @@ BEGIN
     v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
     SELECT coalesce(array_agg(m.note_id), '{}'), coalesce(array_agg(m.score), '{}'), max(m.score)
     INTO v_found, v_scores, v_best
-    FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+    FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 200), v_terms.average, 1000,
                      20 + cardinality(p_skipped), NULL, p_scope) m
     WHERE m.note_id <> ALL (p_skipped);
     IF v_query IS NOT NULL THEN

@@ -192,7 +192,8 @@ FUNCTIONS: tuple[str, ...] = (
     """
 CREATE OR REPLACE FUNCTION apply_extraction(
     p_tenant text, p_project text, p_note uuid, p_version int, p_model text, p_drafts json, p_records json,
-    p_link jsonb, p_attempts int, OUT changed boolean, OUT created int, OUT deduped int, OUT link_job uuid)
+    p_link jsonb, p_attempts int, p_owner text, p_lease interval, OUT changed boolean, OUT created int,
+    OUT deduped int, OUT link_job uuid, OUT waits boolean)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
 SET jit = off
@@ -204,6 +205,7 @@ DECLARE
 BEGIN
     created := 0;
     deduped := 0;
+    waits := false;
     SELECT n.* INTO v_source FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = p_note AND n.project_id = p_project FOR UPDATE;
     changed := NOT FOUND OR v_source.deleted_at IS NOT NULL OR v_source.version <> p_version;
@@ -259,9 +261,9 @@ BEGIN
         link_job := make_id();
         INSERT INTO jobs (
             tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by, available_at,
-            created_at)
+            created_at, status, attempts, lease_owner, lease_expires_at, started_at)
         VALUES (p_tenant, link_job, p_project, v_source.agent_id, 'graph_link', p_link, p_note::text, p_attempts,
-                'pipeline', v_now, v_now)
+                'pipeline', v_now, v_now, 'leased', 1, p_owner, v_now + p_lease, v_now)
         ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
             -- Of what the note said before: it is to be linked first.
@@ -269,6 +271,7 @@ BEGIN
             WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'graph_link'
               AND j.dedupe_key = p_note::text AND j.status = 'pending'
             RETURNING j.job_id INTO link_job;
+            waits := true;
         END IF;
     END IF;
     UPDATE memory_notes n SET extraction_status = 'completed' WHERE n.tenant_id = p_tenant AND n.note_id = p_note;
@@ -937,9 +940,7 @@ END
 $$;
 """,
     """
-CREATE OR REPLACE FUNCTION record_llm_call(
-    p_tenant text, p_project text, p_call uuid, p_job uuid, p_purpose text, p_model text, p_input int, p_output int,
-    p_succeeded boolean, p_duration_ms int)
+CREATE OR REPLACE FUNCTION record_llm_calls(p_tenant text, p_project text, p_job uuid, p_model text, p_calls json)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -948,20 +949,22 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
-    INSERT INTO llm_calls (
-        tenant_id, call_id, project_id, job_id, purpose, model, input_tokens, output_tokens, succeeded, duration_ms,
-        created_at)
-    VALUES (p_tenant, p_call, p_project, p_job, p_purpose, p_model, p_input, p_output, p_succeeded, p_duration_ms,
-            v_now)
-    ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
+    WITH made AS (
+        INSERT INTO llm_calls AS l (
+            tenant_id, call_id, project_id, job_id, purpose, model, input_tokens, output_tokens, succeeded,
+            duration_ms, created_at)
+        SELECT p_tenant, c.call, p_project, p_job, c.purpose, p_model, c.input, c.output, c.succeeded, c.duration, v_now
+        FROM json_to_recordset(p_calls)
+            AS c(call uuid, purpose text, input int, output int, succeeded boolean, duration int)
+        ON CONFLICT DO NOTHING
+        RETURNING l.input_tokens, l.output_tokens, l.succeeded
+    )
     INSERT INTO llm_usage AS u (tenant_id, project_id, day, model, calls, failures, input_tokens, output_tokens)
-    VALUES (p_tenant, p_project, (v_now AT TIME ZONE 'UTC')::date, p_model, 1, (NOT p_succeeded)::int, p_input,
-            p_output)
+    SELECT p_tenant, p_project, (v_now AT TIME ZONE 'UTC')::date, p_model, count(*),
+           count(*) FILTER (WHERE NOT m.succeeded), sum(m.input_tokens), sum(m.output_tokens)
+    FROM made m HAVING count(*) > 0
     ON CONFLICT (tenant_id, project_id, day, model) DO UPDATE
-    SET calls = u.calls + 1, failures = u.failures + excluded.failures,
+    SET calls = u.calls + excluded.calls, failures = u.failures + excluded.failures,
         input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens;
 END
 $$;
@@ -1182,7 +1185,7 @@ BEGIN
     v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
     SELECT coalesce(array_agg(m.note_id), '{}'), coalesce(array_agg(m.score), '{}'), max(m.score)
     INTO v_found, v_scores, v_best
-    FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 2000), v_terms.average, 4000,
+    FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 200), v_terms.average, 1000,
                      20 + cardinality(p_skipped), NULL, p_scope) m
     WHERE m.note_id <> ALL (p_skipped);
     IF v_query IS NOT NULL THEN
@@ -3133,7 +3136,7 @@ $$;
 )
 
 SIGNATURES: tuple[str, ...] = (
-    "apply_extraction(text, text, uuid, int, text, json, json, jsonb, int)",
+    "apply_extraction(text, text, uuid, int, text, json, json, jsonb, int, text, interval)",
     "check_terms(int)",
     "diagnose_project(double precision, int, int)",
     "due_notes(text, text, text, timestamptz, int)",
@@ -3149,7 +3152,7 @@ SIGNATURES: tuple[str, ...] = (
     "purge_vectors(timestamptz, int)",
     "queue_extractions(text, text, uuid[], text)",
     "read_extraction(text, text, uuid, text[])",
-    "record_llm_call(text, text, uuid, uuid, text, text, int, int, boolean, int)",
+    "record_llm_calls(text, text, uuid, text, json)",
     "referenced_entities(text, text, uuid[])",
     "release_leases(int)",
     "requeue_dead(int)",

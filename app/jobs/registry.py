@@ -3,15 +3,18 @@
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from app.db.database import Database, Session
 from app.db.scope import CROSS_PROJECT, Scope
+from app.errors import AppError
 from app.jobs import queries
 
+MAX_ERROR = 1000
 DEFAULT_BACKOFF = (2.0, 10.0, 60.0, 300.0, 900.0)
 
 
@@ -63,6 +66,29 @@ class Job:
                 session, tenant_id=self.scope.tenant_id, job_id=self.job_id, owner=self.owner
             ):
                 raise LeaseLost
+
+    def follow_up(self, job_id: str, kind: str, *, payload: dict[str, Any], max_attempts: int) -> "Job":
+        """Another job of the same scope, which was made in our hands."""
+        row = {
+            "job_id": job_id,
+            "kind": kind,
+            "payload": payload,
+            "attempts": 1,
+            "max_attempts": max_attempts,
+            "waited": timedelta(0),
+            "tenant_id": self.scope.tenant_id,
+            "project_id": self.scope.project_id,
+            "agent_id": self.scope.agent_id,
+        }
+        return Job(self.db, self.owner, row)
+
+    async def give_back(self, problem: Exception, *, seconds: float) -> None:
+        """Lets the queue try it again a little later."""
+        code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        error = f"{code}: {problem}".replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR]
+        place = (self.scope.tenant_id, self.scope.project_id, UUID(self.job_id), self.owner)
+        await self.db.call(queries.FINISH, (*place, "pending", error, until))
 
     @asynccontextmanager
     async def finishing(self) -> AsyncGenerator[Session]:

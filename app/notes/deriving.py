@@ -51,10 +51,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """The job that links what a note relates."""
+    """The job that links what a note relates, in the hands of who makes it."""
 
     payload: dict[str, Any]
     attempts: int
+    owner: str
+    lease_seconds: float
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     deduped: int
     link_job: UUID | None
+    waits: bool
+    """An earlier job of the note does it; else it is ours to do now."""
 
 
 async def apply_extraction(
@@ -81,9 +85,9 @@ async def apply_extraction(
         records=msgspec.json.encode(records).decode(),
         link=None if link is None else msgspec.json.encode(link.payload).decode(),
         attempts=0 if link is None else link.attempts,
+        owner=None if link is None else link.owner,
+        lease=0 if link is None else link.lease_seconds,
     )
-    if row["link_job"] is not None:
-        session.wake_workers()
     return Applied(**row)
 
 

@@ -21,7 +21,7 @@ _shown = [memory_notes.c[name] for name in SHOWN]
 SEARCHED = {"author", "occurred_at", "tags", "content"}
 APPLY_EXTRACTION = text(
     "SELECT * FROM apply_extraction(:tenant, :project, CAST(:note AS uuid), :version, :model, CAST(:drafts AS json), "
-    "CAST(:records AS json), CAST(:link AS jsonb), :attempts)"
+    "CAST(:records AS json), CAST(:link AS jsonb), :attempts, :owner, make_interval(secs => :lease))"
 )
 IDENTITY = ("scope", "owner_key", "thread_id", "position", "content_hash")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import msgspec
 import structlog
 
 from app.config import Settings
@@ -23,6 +24,7 @@ from app.web.auth import new_id
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 KEPT = 64
+AT_ONCE_SECONDS = 0.5
 # A job loses an attempt by a failure; when nobody answers any job, the rest of them wait with theirs unspent.
 POLICY = BreakerPolicy(probe_seconds=30.0, downs_in_a_row=20, min_attempts=60)
 BUDGET_SPENT = "token_budget_spent"
@@ -104,6 +106,7 @@ class Calls:
         self.count = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self._unrecorded: list[dict[str, Any]] = []
 
     @property
     def name(self) -> str:
@@ -157,19 +160,32 @@ class Calls:
         LLM_SECONDS.labels(purpose).observe(seconds)
         LLM_TOKENS.labels("input").inc(usage.input_tokens)
         LLM_TOKENS.labels("output").inc(usage.output_tokens)
-        call: dict[str, Any] = {
+        self._unrecorded.append(
+            {
+                "call": new_id(),
+                "purpose": purpose,
+                "input": usage.input_tokens,
+                "output": usage.output_tokens,
+                "succeeded": outcome == "answered",
+                "duration": round(seconds * 1000),
+            }
+        )
+        if seconds > AT_ONCE_SECONDS:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Puts the calls on record that are not yet; those that took long are at once, whatever becomes of the job."""
+        if not self._unrecorded:
+            return
+        calls, self._unrecorded = self._unrecorded, []
+        params = {
             "tenant": self._scope.tenant_id,
             "project": self._scope.project_id,
-            "call": new_id(),
             "job": self._job_id,
-            "purpose": purpose,
             "model": self.name,
-            "input": usage.input_tokens,
-            "output": usage.output_tokens,
-            "succeeded": outcome == "answered",
-            "duration": round(seconds * 1000),
+            "calls": msgspec.json.encode(calls).decode(),
         }
-        await self._db.query(self._scope, queries.RECORD_CALL, call)
+        await self._db.query(self._scope, queries.RECORD_CALLS, params)
 
 
 def _told(problem: ProviderError) -> Exception:

@@ -14,10 +14,9 @@ READ_EXTRACTION = "SELECT * FROM read_extraction(%(tenant)s, %(project)s, %(note
 SIMILAR = """
     SELECT * FROM similar_notes(%(tenant)s, %(project)s, %(text)s, %(model)s::smallint, %(dimensions)s::int, %(vector)s,
                                 %(scope)s, %(owner)s, %(skipped)s::uuid[], %(patterns)s::text[], %(limit)s)"""
-# Puts a call of a model on record.
-RECORD_CALL = """
-    SELECT record_llm_call(%(tenant)s, %(project)s, %(call)s::uuid, %(job)s::uuid, %(purpose)s, %(model)s, %(input)s,
-                           %(output)s, %(succeeded)s, %(duration)s)"""
+# Puts calls of a model on record.
+RECORD_CALLS = """
+    SELECT record_llm_calls(%(tenant)s, %(project)s, %(job)s::uuid, %(model)s, %(calls)s::json)"""
 # What models have cost, by day and model.
 USAGE = """
     SELECT u.day, u.model, u.calls, u.failures, u.input_tokens, u.output_tokens FROM llm_usage u

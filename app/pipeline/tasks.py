@@ -6,7 +6,7 @@ transaction, and so is the job that links: a worker killed at any line repeats c
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -16,7 +16,7 @@ from app.db.database import Database, Row
 from app.facts import writing as facts
 from app.facts.retries import retried
 from app.facts.schemas import FactCreate, ObjectIn
-from app.jobs.registry import Job, Postponed
+from app.jobs.registry import Job, LeaseLost, Postponed
 from app.notes.deriving import PIPELINE, Link, Source, skip_extraction
 from app.pipeline import decision, extraction, queries
 from app.pipeline.decision import Candidate, Proposal
@@ -25,6 +25,8 @@ from app.pipeline.models import Calls, Models
 from app.pipeline.writing import Writing, write_proposals
 from app.recall.embedding.redactions import BUILT_IN
 from app.recall.means import QueryVectors
+from app.telemetry.logs import describe_failure
+from app.tenancy.schemas import Visibility
 from app.tenancy.settings import PipelineSettings, read_settings
 from app.web.auth import AGENT_SCOPES, Principal
 
@@ -37,6 +39,7 @@ MAX_WARNINGS = 50
 # Seconds: doubling from one to thirty.
 BACKOFF = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 LINK_ATTEMPTS = 8
+LINK_LEASE_SECONDS = 30.0
 
 
 def acting(job: Job) -> Principal:
@@ -59,8 +62,20 @@ class ExtractTask:
     def __init__(self, models: Models, vectors: QueryVectors) -> None:
         self._models = models
         self._vectors = vectors
+        self._running = 0
+
+    def is_busy(self) -> bool:
+        """Whether notes are being extracted by this process right now."""
+        return self._running > 0
 
     async def __call__(self, job: Job) -> None:
+        self._running += 1
+        try:
+            await self._extract(job)
+        finally:
+            self._running -= 1
+
+    async def _extract(self, job: Job) -> None:
         who = acting(job)
         job.scope = who
         row = await _read(job, who)
@@ -86,6 +101,8 @@ class ExtractTask:
                 proposals, warnings = await self._decide(job.db, who, calls, source, found.statements)
         except TimeoutError as problem:
             raise ExtractionTimedOut(f"not done within {settings.lease_timeout_ms} ms (lease_timeout_ms)") from problem
+        finally:
+            await calls.flush()
         writing = Writing(
             source=source,
             settings=settings,
@@ -200,7 +217,7 @@ async def _write(
     warnings: list[str],
 ) -> None:
     async with job.finishing() as session:
-        applied = await write_proposals(session, who, writing, proposals, link=_link(writing, found))
+        applied = await write_proposals(session, who, writing, proposals, link=_link(job, writing, found))
         if applied.changed:
             # Changed or deleted meanwhile: what was read is not what it says, so it is read again.
             raise Postponed(datetime.now(UTC))
@@ -214,9 +231,25 @@ async def _write(
             "usage": calls.as_dict(),
             **({} if applied.link_job is None else {"graph_job_id": str(applied.link_job)}),
         }
+    if applied.link_job is not None and not applied.waits:
+        await _link_now(job, writing, found, str(applied.link_job))
 
 
-def _link(writing: Writing, found: Extraction) -> Link | None:
+async def _link_now(job: Job, writing: Writing, found: Extraction, job_id: str) -> None:
+    """Does the job that was just made, which saves it the way through the queue; it goes there when this fails."""
+    link_made = _link(job, writing, found)
+    assert link_made is not None
+    linking = job.follow_up(job_id, "graph_link", payload=link_made.payload, max_attempts=link_made.attempts)
+    try:
+        await _link_facts(linking, writing.source)
+    except LeaseLost:
+        pass
+    except Exception as problem:  # noqa: BLE001 - what was extracted is written; the queue tries this again
+        log.warning("graph_link_failed", job_id=job_id, **describe_failure(problem))
+        await linking.give_back(problem, seconds=BACKOFF[0])
+
+
+def _link(job: Job, writing: Writing, found: Extraction) -> Link | None:
     if not (writing.settings.writes and writing.settings.graph_enabled and found.relations):
         return None
     payload: dict[str, Any] = {
@@ -224,7 +257,7 @@ def _link(writing: Writing, found: Extraction) -> Link | None:
         "garden_id": writing.source.garden_id,
         "relations": msgspec.to_builtins(found.relations),
     }
-    return Link(payload=payload, attempts=LINK_ATTEMPTS)
+    return Link(payload=payload, attempts=LINK_ATTEMPTS, owner=job.owner, lease_seconds=LINK_LEASE_SECONDS)
 
 
 async def _end(job: Job, source: Source | None, reason: str) -> None:
@@ -237,16 +270,21 @@ async def _end(job: Job, source: Source | None, reason: str) -> None:
 
 async def link(job: Job) -> None:
     """Writes the facts that a note's relations say, with the note as evidence; a transaction of its own."""
-    who = acting(job)
-    job.scope = who
-    row = await _read(job, who)
+    job.scope = acting(job)
+    row = await _read(job, acting(job))
     settings = PipelineSettings() if row is None else read_settings({"pipeline": row["pipeline"] or {}})
     if row is None or not (settings.writes and settings.graph_enabled):
         async with job.finishing():
             job.result = {"skipped": "note_gone" if row is None else f"mode_{settings.mode}"}
         return
+    await _link_facts(job, _source(job, row))
+
+
+async def _link_facts(job: Job, source: Source) -> None:
+    who = acting(job)
+    job.scope = who
     relations = msgspec.convert(job.payload["relations"], list[extraction.Relation])
-    drafts, refused = facts.draft_all(who, [_fact(job, row, relation) for relation in relations])
+    drafts, refused = facts.draft_all(who, [_fact(source, relation) for relation in relations])
     await facts.judge_drafts(job.db, who, drafts)
 
     async def write() -> None:
@@ -264,15 +302,15 @@ async def link(job: Job) -> None:
     await retried(write)
 
 
-def _fact(job: Job, row: Row, relation: extraction.Relation) -> FactCreate:
+def _fact(source: Source, relation: extraction.Relation) -> FactCreate:
     return FactCreate(
         subject=relation.source,
         predicate=relation.relationship,
         object=ObjectIn(entity=relation.target),
-        scope=row["scope"],
-        garden_id=row["garden_id"],
+        scope=cast("Visibility", source.scope),
+        garden_id=None if source.garden_id is None else UUID(source.garden_id),
         source=PIPELINE,
         confidence=relation.confidence,
-        valid_from=row["occurred_at"],
-        evidence=[UUID(str(job.payload["note_id"]))],
+        valid_from=source.occurred_at,
+        evidence=[UUID(source.note_id)],
     )

@@ -6,6 +6,7 @@ jobs that wait for this model due.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,6 +35,7 @@ FREQUENT = 64
 TURN_SECONDS = 30.0
 SHARED_TURN_SECONDS = 3.0
 AWAY_SECONDS = 1.0
+GIVEN_WAY_SECONDS = 5.0
 # A unit that somebody is changing at this moment.
 BUSY_SECONDS = 2.0
 LEXICON_SECONDS = 5.0
@@ -72,8 +74,11 @@ class Outcome:
 class EmbedTask:
     """The handler of `embed`: one project and model at a time, and not so many at once that other work starves."""
 
-    def __init__(self, embedders: Embedders, settings: Settings) -> None:
+    def __init__(
+        self, embedders: Embedders, settings: Settings, *, gives_way: Callable[[], bool] = lambda: False
+    ) -> None:
         self._embedders = embedders
+        self._gives_way = gives_way
         self._batch = settings.embed_batch_size
         self._reembed = timedelta(seconds=settings.embed_reembed_seconds)
         self._slots = max(1, settings.worker_concurrency // 2)
@@ -97,6 +102,9 @@ class EmbedTask:
             if now - refreshed > LEXICON_SECONDS:
                 await refresh_lexicon(job.db, job.scope)
                 refreshed = now
+            if self._gives_way():
+                # Somebody is at work whom we would only slow down; what is embedded later is found later, no more.
+                raise Postponed(datetime.now(UTC) + timedelta(seconds=GIVEN_WAY_SECONDS))
             if now - started > (SHARED_TURN_SECONDS if self._somebody_waits else TURN_SECONDS):
                 # Longer than those who were turned away, so that they come first.
                 pause = 2 * AWAY_SECONDS if self._somebody_waits else 0.0
