@@ -48,6 +48,7 @@ from app.recall.embedding.tasks import EmbedTask, reconcile
 from app.recall.graph.routes import router as graph_router
 from app.recall.means import Means
 from app.recall.query_vectors import ModelVectors
+from app.recall.refining import Rerankers
 from app.recall.routes import router as recall_router
 from app.recall.tasks import clear_traces, reindex
 from app.telemetry.logs import configure_logs
@@ -152,6 +153,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     cursors = CursorSecret()
     vectors = ModelVectors(database, Embedders(settings))
     accesses = AccessCounts(database)
+    rerankers = Rerankers(settings)
     denied = frozenset(normalize_entity_name(name) for name in settings.legal_hold_denied)
     readiness = ReadinessCheck(database, head=head_revision(), strict=settings.rls_policy_strict)
 
@@ -176,6 +178,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
                 await usage.flush()
                 await accesses.flush()
                 await vectors.aclose()
+                await rerankers.aclose()
             finally:
                 await database.close()
 
@@ -188,7 +191,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "queue_figures": QueueFigures(),
         "hold_denied": denied,
         "fetch_rules": fetch_rules(settings),
-        "recall_means": Means(vectors=vectors, accesses=accesses, denied=denied),
+        "recall_means": Means(vectors=vectors, accesses=accesses, denied=denied, rerankers=rerankers),
         "signer": Signer(database, settings.signing_key),
     }
     api = Router(

@@ -16,8 +16,10 @@ from app.facts.times import look_back
 from app.recall import queries, traces
 from app.recall.asking import Asked
 from app.recall.means import Cards, Means, QueryVector, place
+from app.recall.refining import rerank
 from app.recall.rendering import render, value_text
 from app.recall.schemas import (
+    BoostRead,
     Channel,
     RecalledFact,
     RecalledNote,
@@ -30,6 +32,7 @@ from app.recall.scoring import SECONDS_PER_DAY, Scored
 from app.retrieval.normalisation import NORMALIZATION_VERSION
 from app.retrieval.packing import TOKENS_FOR_FRAME, pack, token_cost
 from app.retrieval.salience import recency
+from app.tenancy.settings import PipelineSettings
 from app.web.auth import Principal, new_id, require_project
 
 POOL_FACTOR = 3
@@ -49,6 +52,8 @@ async def answer(
     shown: Cards,
     candidates: int,
     least_trust: float = 0.0,
+    settings: PipelineSettings | None = None,
+    boosted: BoostRead | None = None,
 ) -> RecallRead:
     """What is returned of the ranked candidates, the most fitting first."""
     ask = asked.ask
@@ -61,6 +66,10 @@ async def answer(
     pool = [one for one in pool if one.id in read.texts]
     if ask.recency:
         pool = _fade(pool, read, asked)
+    reranked = None
+    if settings is not None and settings.reranker_enabled and settings.reranker_model and pool:
+        texts = [read.texts[one.id] for one in pool]
+        pool, reranked = await rerank(db, who, asked.query, pool, texts, settings=settings, rerankers=means.rerankers)
     chosen, used = pack(
         [one.score + (FIRST if one.id in shown.divergent else 0.0) for one in pool],
         [token_cost(read.texts[one.id]) for one in pool],
@@ -79,7 +88,7 @@ async def answer(
     if asked.as_of is None:
         means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     trace_id = new_id()
-    meta = _meta(asked, vector, candidates)
+    meta = _meta(asked, vector, candidates, boosted=boosted, reranked=reranked)
     await traces.record(
         db,
         who,
@@ -245,7 +254,14 @@ async def _parents(
     return found, used
 
 
-def _meta(asked: Asked, vector: QueryVector | None, candidates: int) -> RecallMeta:
+def _meta(
+    asked: Asked,
+    vector: QueryVector | None,
+    candidates: int,
+    *,
+    boosted: BoostRead | None,
+    reranked: bool | None,
+) -> RecallMeta:
     weights = asked.ask.weights
     lost = weights.vector > 0 and vector is None
     part: dict[Channel, bool] = {
@@ -260,6 +276,8 @@ def _meta(asked: Asked, vector: QueryVector | None, candidates: int) -> RecallMe
         normalization_version=NORMALIZATION_VERSION,
         candidates=candidates,
         embedding=None if vector is None else vector.model,
+        graph_boost=UNSET if boosted is None else boosted,
+        reranked=UNSET if reranked is None else reranked,
     )
 
 

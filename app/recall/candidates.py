@@ -16,6 +16,7 @@ from app.recall.asking import Asked
 from app.recall.means import place
 from app.retrieval import normalisation, threads
 from app.retrieval.normalisation import Scores
+from app.tenancy.settings import PipelineSettings, read_settings
 from app.web.auth import Principal, require_project
 
 # As many from each channel at the most. Notes bring their neighbours along, and vectors are dear: fewer of them find
@@ -176,17 +177,26 @@ class FactCandidates:
         self.graph: Scores = np.asarray([row[3] or 0.0 for row in rows], dtype=np.float64)
 
 
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """What a project decides about recall."""
+
+    judged: bool
+    """Whether the trust in sources counts."""
+    pipeline: PipelineSettings
+
+
 async def find_words(
     db: Database, who: Principal, asked: Asked, kinds: Sequence[str], *, limits: Mapping[str, int]
-) -> tuple[dict[str, Words], bool]:
-    """The query's terms for each kind with the best units by them; and whether the project judges its sources."""
+) -> tuple[dict[str, Words], Decided]:
+    """The query's terms for each kind with the best units by them; and what the project decides."""
     here = {**place(who), "query": asked.query, "valid_at": asked.valid_at, "as_of": asked.as_of, "scope": asked.scope}
     answers = await asyncio.gather(
         *(look_back(db, who, queries.RECALL_WORDS, {**here, "kind": kind, "limit": limits[kind]}) for kind in kinds)
     )
     rows = [row for (row,) in answers]
     found = {kind: _words.decode(row["found"]) for kind, row in zip(kinds, rows, strict=True)}
-    return found, any(row["judged"] for row in rows)
+    pipeline = read_settings({"pipeline": rows[0]["pipeline"] or {}}) if rows else PipelineSettings()
+    return found, Decided(judged=any(row["judged"] for row in rows), pipeline=pipeline)
 
 
 async def find_notes(

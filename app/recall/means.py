@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from app.providers.base import Reranker
 from app.recall.accesses import AccessCounts
 from app.recall.cards.schemas import CardRead
 from app.recall.schemas import EmbeddingRead
@@ -29,12 +30,19 @@ class QueryVectors(Protocol):
     async def embed(self, tenant_id: str, query: str) -> QueryVector | None: ...
 
 
+class RerankersByName(Protocol):
+    """Knows the rerankers that projects name."""
+
+    def of(self, name: str) -> Reranker | None: ...
+
+
 class Means(msgspec.Struct, frozen=True, kw_only=True):
     """What recall works with."""
 
     vectors: QueryVectors
     accesses: AccessCounts
     denied: frozenset[str]
+    rerankers: RerankersByName
 
 
 class Cards(msgspec.Struct, frozen=True, kw_only=True):

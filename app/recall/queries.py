@@ -2,11 +2,12 @@
 
 _PLACE = "%(tenant)s, %(project)s, %(terms)s::text[], %(model)s::smallint, %(dimensions)s::int, %(vector)s"
 
-# The query's terms and the units of a kind that are best by them; and whether the project judges its sources.
+# The query's terms and the units of a kind that are best by them; and what the project decides.
 RECALL_WORDS = """
     SELECT recall_words(p.tenant_id, p.project_id, %(kind)s, %(query)s, %(limit)s, %(valid_at)s::timestamptz,
                         %(as_of)s::timestamptz, %(scope)s) AS found,
-           coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged
+           coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged,
+           p.settings -> 'pipeline' AS pipeline
     FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
 # What ranking needs of the notes a query finds.
 RECALL_NOTES = (
@@ -53,6 +54,17 @@ NOTES = """
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
     WHERE n.suppression = 0 AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
       AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
+# Notes about the entities that words name, within a time.
+BOOST_NOTES = """
+    SELECT * FROM boost_notes(%(tenant)s, %(project)s, %(words)s::text[], %(scope)s,
+                              make_interval(secs => %(milliseconds)s / 1000.0))"""
+STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', %(milliseconds)s::text, true)"
+# Texts as a provider may see them, in order.
+REDACTED = """
+    SELECT (redact_text(t.words, %(patterns)s::text[] || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = %(tenant)s
+        ORDER BY r.created_at, r.pattern_id))).words
+    FROM unnest(%(texts)s::text[]) WITH ORDINALITY t(words, place) ORDER BY t.place"""
 # The vectors of units, as far as they have any, one behind the other: told apart by half as many bits as they have.
 VECTORS = """
     SELECT array_agg(e.owner_id::text ORDER BY e.owner_id) AS ids,

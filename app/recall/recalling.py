@@ -13,6 +13,7 @@ from app.recall.answering import answer
 from app.recall.asking import Asked
 from app.recall.candidates import (
     HOP_SOURCES,
+    Decided,
     FactCandidates,
     NearFacts,
     Sought,
@@ -26,6 +27,7 @@ from app.recall.candidates import (
 )
 from app.recall.cards import service as cards
 from app.recall.means import Cards, Means, QueryVector, place
+from app.recall.refining import boost
 from app.recall.schemas import RecallAsk, RecallRead
 from app.recall.scoring import Scored, Scorer
 from app.retrieval.trust import LOW_TRUST
@@ -42,18 +44,21 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     asked = asking.check(who, ask)
     who = reader(who, asked.as_of)
     # Words are looked up while the vector is made.
-    vector, (words, judged) = await asyncio.gather(_embed(who, asked, means), _words(db, who, asked))
-    sought = await _sought(db, who, asked, vector, judged=judged)
+    vector, (words, decided) = await asyncio.gather(_embed(who, asked, means), _words(db, who, asked))
+    sought = await _sought(db, who, asked, vector, judged=decided.judged)
     if sought is None:
         return await answer(db, who, asked, means, vector, ranked=[], shown=Cards(), candidates=0)
     scorer = Scorer(
         weights={"lexical": ask.weights.lexical, "vector": ask.weights.vector, "graph": ask.weights.graph},
         fusion=ask.fusion,
         vector=vector is not None,
-        judged=judged,
+        judged=decided.judged,
         now=asked.as_of or datetime.now(UTC),
     )
     ranked = await _rank(db, who, asked, sought, words, scorer)
+    boosted = None
+    if ask.graph_boost and decided.pipeline.graph_enabled and "note" in words and _is_present(asked):
+        ranked, boosted = await boost(db, who, asked, decided.pipeline, ranked)
     shown = Cards()
     if sought.entity is not None and asked.relation is None and "facts" in asked.include:
         shown = await _cards(db, who, asked, sought.entity)
@@ -67,7 +72,14 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
         shown=shown,
         candidates=len(ranked),
         least_trust=sought.min_trust,
+        settings=decided.pipeline,
+        boosted=boosted,
     )
+
+
+def _is_present(asked: Asked) -> bool:
+    """Whether it is about what is, and about no entity in particular: mentions have no past."""
+    return asked.as_of is None and asked.valid_at is None and asked.entity is None
 
 
 async def _embed(who: Principal, asked: Asked, means: Means) -> QueryVector | None:
@@ -75,7 +87,7 @@ async def _embed(who: Principal, asked: Asked, means: Means) -> QueryVector | No
     return await means.vectors.embed(who.tenant_id, asked.query) if wanted else None
 
 
-async def _words(db: Database, who: Principal, asked: Asked) -> tuple[dict[str, Words], bool]:
+async def _words(db: Database, who: Principal, asked: Asked) -> tuple[dict[str, Words], Decided]:
     # Where an entity says which units are meant, words only score them.
     wanted = few(asked.ask.max_results) if asked.entity is None else 0
     limits = {"note": wanted, "fact": FACTS_BY_WORDS * wanted}

@@ -57,6 +57,7 @@ async def get_recall(
     include_contradicted: bool = False,
     force_refresh: bool = False,
     recency: bool = False,
+    graph_boost: bool = False,
     rendered: bool = False,
     debug: bool = False,
 ) -> RecallRead:
@@ -83,6 +84,7 @@ async def get_recall(
         "include_contradicted": include_contradicted,
         "force_refresh": force_refresh,
         "recency": recency,
+        "graph_boost": graph_boost,
         "rendered": rendered,
         "debug": debug,
     }

@@ -66,6 +66,8 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     """Have the entity's card made anew first, within half a second."""
     recency: bool = False
     """Let notes fade with age as facts do."""
+    graph_boost: bool = False
+    """Lift notes about the entities that the query names, where the project has its graph_enabled."""
     rendered: bool = False
     """Also as one text, ready for a prompt."""
     debug: bool = False
@@ -135,6 +137,15 @@ class EmbeddingRead(Read, frozen=True, kw_only=True):
     dimensions: int
 
 
+class BoostRead(Read, frozen=True, kw_only=True):
+    """What the boost by the graph did."""
+
+    notes: int
+    """How many notes are about the entities that the query names."""
+    timed_out: bool
+    """Whether its time was over before it had found all."""
+
+
 class RecallMeta(Read, frozen=True, kw_only=True):
     """What the answer was made of."""
 
@@ -146,6 +157,9 @@ class RecallMeta(Read, frozen=True, kw_only=True):
     normalization_version: str
     candidates: int
     embedding: EmbeddingRead | None
+    graph_boost: BoostRead | UnsetType = UNSET
+    reranked: bool | UnsetType = UNSET
+    """Whether the project's reranker has ordered the head; false: it failed or was late, and the order is as it was."""
 
 
 class RecallRead(Read, frozen=True, kw_only=True):

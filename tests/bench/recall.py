@@ -25,6 +25,7 @@ from app.recall.accesses import AccessCounts
 from app.recall.candidates import FEW
 from app.recall.embedding.tasks import FREQUENT
 from app.recall.means import Means, QueryVector
+from app.recall.refining import Rerankers
 from app.recall.schemas import RecallAsk
 from app.web.auth import AGENT_SCOPES, Principal, new_id
 from tests.bench.measure import Figure
@@ -396,7 +397,7 @@ async def _record(database: TestDatabase, questions: list[str]) -> list[list[Sta
         kind="agent",
         scopes=frozenset(AGENT_SCOPES),
     )
-    means = Means(vectors=NoVectors(), accesses=AccessCounts(db), denied=frozenset())
+    means = Means(vectors=NoVectors(), accesses=AccessCounts(db), denied=frozenset(), rerankers=Rerankers())
     kept: list[list[Statement]] = []
     try:
         for question in questions:
