@@ -39,6 +39,11 @@ BEGIN
                    count_telling(p_tenant, p_project, d.content)
             FROM json_to_recordset(p_drafts)
                 AS d(note_id uuid, content text, hash text, type text, confidence double precision)
+            -- Also where it is said within a thread.
+            WHERE NOT EXISTS (
+                SELECT FROM memory_notes x
+                WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.content_hash = d.hash
+                  AND x.scope = v_source.scope AND x.owner_key = v_source.owner_key AND x.deleted_at IS NULL)
             ORDER BY d.hash
             ON CONFLICT DO NOTHING
             RETURNING n.note_id
@@ -59,8 +64,8 @@ BEGIN
            d.proposal || jsonb_strip_nulls(jsonb_build_object('outcome', 'deduped', 'existing_note_id', (
                SELECT n.note_id FROM memory_notes n
                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.content_hash = d.hash
-                 AND n.scope = v_source.scope AND n.owner_key = v_source.owner_key AND n.thread_id IS NULL
-                 AND n.deleted_at IS NULL LIMIT 1))), v_now
+                 AND n.scope = v_source.scope AND n.owner_key = v_source.owner_key AND n.deleted_at IS NULL
+               ORDER BY n.created_at LIMIT 1))), v_now
     FROM json_to_recordset(p_drafts) AS d(note_id uuid, hash text, proposal jsonb)
     WHERE d.note_id <> ALL (v_made)
     UNION ALL
@@ -79,12 +84,24 @@ BEGIN
                 'pipeline', v_now, v_now, 'leased', 1, p_owner, v_now + p_lease, v_now)
         ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
-            -- Of what the note said before: it is to be linked first.
+            -- One of what the note said before is open: it is to be linked first, and this one after it.
+            waits := true;
             UPDATE jobs j SET payload = p_link
             WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'graph_link'
-              AND j.dedupe_key = p_note::text AND j.status = 'pending'
+              AND j.dedupe_key = p_note::text || ':next' AND j.status = 'pending'
             RETURNING j.job_id INTO link_job;
-            waits := true;
+            IF NOT FOUND THEN
+                link_job := make_id();
+                INSERT INTO jobs (
+                    tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by,
+                    available_at, created_at)
+                VALUES (p_tenant, link_job, p_project, v_source.agent_id, 'graph_link', p_link,
+                        CASE WHEN NOT EXISTS (
+                            SELECT FROM jobs j
+                            WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'graph_link'
+                              AND j.dedupe_key = p_note::text || ':next' AND j.status = 'leased')
+                        THEN p_note::text || ':next' END, p_attempts, 'pipeline', v_now, v_now);
+            END IF;
         END IF;
     END IF;
     UPDATE memory_notes n SET extraction_status = 'completed' WHERE n.tenant_id = p_tenant AND n.note_id = p_note;

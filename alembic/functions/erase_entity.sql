@@ -118,11 +118,25 @@ BEGIN
                AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
+    -- A note that stays although its job goes waits no longer.
+    UPDATE memory_notes n SET extraction_status = 'none'
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.extraction_status = 'pending'
+      AND EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = v_tenant AND j.kind = 'extract' AND j.status IN ('pending', 'leased')
+          AND j.dedupe_key = n.note_id::text
+          AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+               OR (v_tombstone.named AND normalize(lower(j.last_error)) ~ v_pattern)));
     UPDATE jobs j
     SET payload = '{}', last_error = NULL, result = NULL,
         dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
-        status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
-        finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
+        -- What a worker holds of it in its hands must not be written after this.
+        status = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                      THEN 'cancelled' ELSE j.status END,
+        lease_owner = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_owner END,
+        lease_expires_at = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_expires_at END,
+        finished_at = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                           THEN v_now ELSE j.finished_at END
     WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
       AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
            OR (v_tombstone.named AND j.project_id = v_project

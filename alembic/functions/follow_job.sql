@@ -1,7 +1,7 @@
 -- What a job was about follows how it ended: a note whose extraction failed says so, and a document too, with the reason.
--- One that is to be tried again waits again.
+-- One that is to be tried again waits again. p_status is how it is about to end, when it has not yet.
 -- Of the owner, since the note may be private; its own tenant's alone.
-CREATE OR REPLACE FUNCTION follow_job(p_tenant text, p_job uuid)
+CREATE OR REPLACE FUNCTION follow_job(p_tenant text, p_job uuid, p_status text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -12,9 +12,11 @@ DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
     SELECT j.* INTO v_job FROM jobs j WHERE j.tenant_id = p_tenant AND j.job_id = p_job;
-    IF NOT FOUND OR (p_tenant <> coalesce(nullif(current_setting('app.tenant_id', true), ''), p_tenant)) THEN
+    -- Who looks after the leases of all tenants has no scope; everybody else keeps to their own.
+    IF NOT FOUND OR p_tenant <> coalesce(nullif(current_setting('app.tenant_id', true), ''), p_tenant) THEN
         RETURN;
     END IF;
+    v_job.status := coalesce(p_status, v_job.status);
     IF v_job.kind = 'extract' THEN
         UPDATE memory_notes n
         SET extraction_status = CASE WHEN v_job.status IN ('failed', 'dead') THEN 'failed'

@@ -8,9 +8,10 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();
-    v_count bigint;
+    v_count bigint := 0;
+    v_job record;
 BEGIN
-    WITH pick AS (
+    FOR v_job IN WITH pick AS (
         SELECT j.job_id FROM jobs j
         WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased'
           AND j.lease_expires_at < v_now
@@ -20,8 +21,13 @@ BEGIN
         finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
         available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
         last_error = 'lease_expired: the worker stopped answering'
-    FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id;
-    GET DIAGNOSTICS v_count = ROW_COUNT;
+    FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id
+    RETURNING j.job_id, j.status LOOP
+        v_count := v_count + 1;
+        IF v_job.status = 'dead' THEN
+            PERFORM follow_job(v_tenant, v_job.job_id);
+        END IF;
+    END LOOP;
     RETURN v_count;
 END
 $$;

@@ -1,5 +1,5 @@
--- Notes that are like a text, the most alike first, for what shall become of it: the best twenty by words and the
--- nearest twenty by meaning, .7 of the cosine and .3 of the share in the best score by words, either alone where there is
+-- Notes that are like a text, the most alike first, for what shall become of it: the best sixty by words and the
+-- nearest sixty by meaning, .7 of the cosine and .3 of the share in the best score by words, either alone where there is
 -- only one, none below .3. Only notes of the same visibility, since what is private must not change what others read;
 -- neither the notes named nor chunks of documents. Words as a model may see them.
 -- Runs with the rights of its caller.
@@ -29,12 +29,12 @@ BEGIN
     SELECT coalesce(array_agg(m.note_id), '{}'), coalesce(array_agg(m.score), '{}'), max(m.score)
     INTO v_found, v_scores, v_best
     FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 200), v_terms.average, 1000,
-                     20 + cardinality(p_skipped), NULL, p_scope) m
+                     60, NULL, p_scope) m
     WHERE m.note_id <> ALL (p_skipped);
     IF v_query IS NOT NULL THEN
         v_near := ARRAY(
             SELECT n.owner_id FROM near_units(
-                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, 20, p_scope) n);
+                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, 60, p_scope) n);
     END IF;
     RETURN QUERY
     SELECT n.note_id, n.type, (redact_text(n.content, v_patterns)).words, n.version, s.score

@@ -226,6 +226,11 @@ BEGIN
                    count_telling(p_tenant, p_project, d.content)
             FROM json_to_recordset(p_drafts)
                 AS d(note_id uuid, content text, hash text, type text, confidence double precision)
+            -- Also where it is said within a thread.
+            WHERE NOT EXISTS (
+                SELECT FROM memory_notes x
+                WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.content_hash = d.hash
+                  AND x.scope = v_source.scope AND x.owner_key = v_source.owner_key AND x.deleted_at IS NULL)
             ORDER BY d.hash
             ON CONFLICT DO NOTHING
             RETURNING n.note_id
@@ -246,8 +251,8 @@ BEGIN
            d.proposal || jsonb_strip_nulls(jsonb_build_object('outcome', 'deduped', 'existing_note_id', (
                SELECT n.note_id FROM memory_notes n
                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.content_hash = d.hash
-                 AND n.scope = v_source.scope AND n.owner_key = v_source.owner_key AND n.thread_id IS NULL
-                 AND n.deleted_at IS NULL LIMIT 1))), v_now
+                 AND n.scope = v_source.scope AND n.owner_key = v_source.owner_key AND n.deleted_at IS NULL
+               ORDER BY n.created_at LIMIT 1))), v_now
     FROM json_to_recordset(p_drafts) AS d(note_id uuid, hash text, proposal jsonb)
     WHERE d.note_id <> ALL (v_made)
     UNION ALL
@@ -266,12 +271,24 @@ BEGIN
                 'pipeline', v_now, v_now, 'leased', 1, p_owner, v_now + p_lease, v_now)
         ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
-            -- Of what the note said before: it is to be linked first.
+            -- One of what the note said before is open: it is to be linked first, and this one after it.
+            waits := true;
             UPDATE jobs j SET payload = p_link
             WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'graph_link'
-              AND j.dedupe_key = p_note::text AND j.status = 'pending'
+              AND j.dedupe_key = p_note::text || ':next' AND j.status = 'pending'
             RETURNING j.job_id INTO link_job;
-            waits := true;
+            IF NOT FOUND THEN
+                link_job := make_id();
+                INSERT INTO jobs (
+                    tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by,
+                    available_at, created_at)
+                VALUES (p_tenant, link_job, p_project, v_source.agent_id, 'graph_link', p_link,
+                        CASE WHEN NOT EXISTS (
+                            SELECT FROM jobs j
+                            WHERE j.tenant_id = p_tenant AND j.project_id = p_project AND j.kind = 'graph_link'
+                              AND j.dedupe_key = p_note::text || ':next' AND j.status = 'leased')
+                        THEN p_note::text || ':next' END, p_attempts, 'pipeline', v_now, v_now);
+            END IF;
         END IF;
     END IF;
     UPDATE memory_notes n SET extraction_status = 'completed' WHERE n.tenant_id = p_tenant AND n.note_id = p_note;
@@ -579,7 +596,7 @@ AS $$
 $$;
 """,
     """
-CREATE OR REPLACE FUNCTION follow_job(p_tenant text, p_job uuid)
+CREATE OR REPLACE FUNCTION follow_job(p_tenant text, p_job uuid, p_status text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -590,9 +607,11 @@ DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
     SELECT j.* INTO v_job FROM jobs j WHERE j.tenant_id = p_tenant AND j.job_id = p_job;
-    IF NOT FOUND OR (p_tenant <> coalesce(nullif(current_setting('app.tenant_id', true), ''), p_tenant)) THEN
+    -- Who looks after the leases of all tenants has no scope; everybody else keeps to their own.
+    IF NOT FOUND OR p_tenant <> coalesce(nullif(current_setting('app.tenant_id', true), ''), p_tenant) THEN
         RETURN;
     END IF;
+    v_job.status := coalesce(p_status, v_job.status);
     IF v_job.kind = 'extract' THEN
         UPDATE memory_notes n
         SET extraction_status = CASE WHEN v_job.status IN ('failed', 'dead') THEN 'failed'
@@ -1073,9 +1092,10 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();
-    v_count bigint;
+    v_count bigint := 0;
+    v_job record;
 BEGIN
-    WITH pick AS (
+    FOR v_job IN WITH pick AS (
         SELECT j.job_id FROM jobs j
         WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased'
           AND j.lease_expires_at < v_now
@@ -1085,8 +1105,13 @@ BEGIN
         finished_at = CASE WHEN j.attempts >= j.max_attempts THEN v_now END,
         available_at = v_now, lease_owner = NULL, lease_expires_at = NULL,
         last_error = 'lease_expired: the worker stopped answering'
-    FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id;
-    GET DIAGNOSTICS v_count = ROW_COUNT;
+    FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id
+    RETURNING j.job_id, j.status LOOP
+        v_count := v_count + 1;
+        IF v_job.status = 'dead' THEN
+            PERFORM follow_job(v_tenant, v_job.job_id);
+        END IF;
+    END LOOP;
     RETURN v_count;
 END
 $$;
@@ -1115,6 +1140,7 @@ BEGIN
             WHERE j.tenant_id = v_tenant AND j.job_id = v_job AND j.status = 'dead';
             IF FOUND THEN
                 v_count := v_count + 1;
+                PERFORM follow_job(v_tenant, v_job);
             END IF;
         EXCEPTION WHEN unique_violation THEN
             -- Somebody has just asked for the same work: it is open again without this one.
@@ -1252,12 +1278,12 @@ BEGIN
     SELECT coalesce(array_agg(m.note_id), '{}'), coalesce(array_agg(m.score), '{}'), max(m.score)
     INTO v_found, v_scores, v_best
     FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 200), v_terms.average, 1000,
-                     20 + cardinality(p_skipped), NULL, p_scope) m
+                     60, NULL, p_scope) m
     WHERE m.note_id <> ALL (p_skipped);
     IF v_query IS NOT NULL THEN
         v_near := ARRAY(
             SELECT n.owner_id FROM near_units(
-                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, 20, p_scope) n);
+                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, 60, p_scope) n);
     END IF;
     RETURN QUERY
     SELECT n.note_id, n.type, (redact_text(n.content, v_patterns)).words, n.version, s.score
@@ -1469,11 +1495,25 @@ BEGIN
                AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
+    -- A note that stays although its job goes waits no longer.
+    UPDATE memory_notes n SET extraction_status = 'none'
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.extraction_status = 'pending'
+      AND EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = v_tenant AND j.kind = 'extract' AND j.status IN ('pending', 'leased')
+          AND j.dedupe_key = n.note_id::text
+          AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+               OR (v_tombstone.named AND normalize(lower(j.last_error)) ~ v_pattern)));
     UPDATE jobs j
     SET payload = '{}', last_error = NULL, result = NULL,
         dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
-        status = CASE WHEN j.status = 'pending' THEN 'cancelled' ELSE j.status END,
-        finished_at = CASE WHEN j.status = 'pending' THEN v_now ELSE j.finished_at END
+        -- What a worker holds of it in its hands must not be written after this.
+        status = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                      THEN 'cancelled' ELSE j.status END,
+        lease_owner = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_owner END,
+        lease_expires_at = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_expires_at END,
+        finished_at = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                           THEN v_now ELSE j.finished_at END
     WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
       AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
            OR (v_tombstone.named AND j.project_id = v_project
@@ -3210,7 +3250,7 @@ SIGNATURES: tuple[str, ...] = (
     "extraction_start(text, text)",
     "find_revivable(text, text, int)",
     "first_id(timestamptz)",
-    "follow_job(text, uuid)",
+    "follow_job(text, uuid, text)",
     "kept_notes(text, text, uuid[])",
     "purge_history(timestamptz, int)",
     "purge_links(timestamptz, int)",

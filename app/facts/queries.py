@@ -40,6 +40,7 @@ RESTING_ON = """
     WHERE v.tenant_id = %(tenant)s AND v.note_id = %(note)s::uuid AND f.project_id = %(project)s
       AND f.retracted_at IS NULL AND NOT EXISTS (
         SELECT FROM graph_fact_evidence o
+        JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = o.note_id AND n.deleted_at IS NULL
         WHERE o.tenant_id = %(tenant)s AND o.fact_id = v.fact_id AND o.note_id <> v.note_id)"""
 # Moves the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")

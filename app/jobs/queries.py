@@ -33,14 +33,14 @@ REAP = "SELECT * FROM reap_leases(%s)"
 FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
 
 # What a job was about follows how it ended.
-FOLLOW = text("SELECT follow_job(:tenant, CAST(:job AS uuid))")
+FOLLOW = text("SELECT follow_job(:tenant, CAST(:job AS uuid), :status)")
 
 # Whether a job of some kinds is open for a dedupe key.
 HAS_OPEN = """
     SELECT EXISTS (
         SELECT FROM jobs j
         WHERE j.tenant_id = %(tenant)s AND j.project_id = %(project)s AND j.kind = ANY (%(kinds)s::text[])
-          AND j.dedupe_key = %(key)s AND j.status IN ('pending', 'leased')) AS open"""
+          AND j.dedupe_key IN (%(key)s, %(key)s || ':next') AND j.status IN ('pending', 'leased')) AS open"""
 
 # Give maintenance to tenants that need it.
 SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s)"

@@ -82,6 +82,11 @@ class Job:
         }
         return Job(self.db, self.owner, row)
 
+    async def settle(self, session: Session, status: str) -> None:
+        """Tells what the job is about how it ends, as part of its transaction."""
+        place = {"tenant": self.scope.tenant_id, "job": self.job_id, "status": status}
+        await session.execute(queries.FOLLOW, place)
+
     async def give_back(self, problem: Exception, *, seconds: float) -> None:
         """Lets the queue try it again a little later."""
         code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__

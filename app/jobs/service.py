@@ -73,7 +73,7 @@ async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         row = await queries.cancel_job(session, tenant_id=who.tenant_id, job_id=str(job_id), now=datetime.now(UTC))
         if row is None:
             raise Conflict("Only a pending or leased job can be cancelled.", code="job_not_cancellable")
-        await session.execute(queries.FOLLOW, {"tenant": who.tenant_id, "job": str(job_id)})
+        await session.execute(queries.FOLLOW, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
         return present(who, row)
 
 
@@ -84,7 +84,7 @@ async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         row = await queries.retry_job(session, tenant_id=who.tenant_id, job_id=str(job_id), now=datetime.now(UTC))
         if row is None:
             raise Conflict("Only a failed, dead or cancelled job can be retried.", code="job_not_retryable")
-        await session.execute(queries.FOLLOW, {"tenant": who.tenant_id, "job": str(job_id)})
+        await session.execute(queries.FOLLOW, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
         session.wake_workers()
         return present(who, row)
 

@@ -36,6 +36,7 @@ DECAY_EVERY = timedelta(hours=1)
 RECONCILE_EVERY = timedelta(days=1)
 RETAIN_EVERY = timedelta(hours=6)
 OUTAGE_PAUSE = 1.0
+MOST_PATIENCE_SECONDS = 300.0
 
 
 class Worker:
@@ -160,7 +161,8 @@ class Worker:
         if job.attempt >= job.max_attempts:
             await self._finish(job, "dead", error=error)
             return "dead"
-        delay = self._registry[job.kind].delay(job.attempt)
+        asked_for = getattr(problem, "retry_after", None) or 0.0
+        delay = max(self._registry[job.kind].delay(job.attempt), min(asked_for, MOST_PATIENCE_SECONDS))
         await self._finish(job, "pending", error=error, available_at=datetime.now(UTC) + timedelta(seconds=delay))
         return "retried"
 
@@ -194,7 +196,8 @@ class Worker:
             await asyncio.sleep(seconds)
 
     async def _renew(self) -> None:
-        mine = list(self._running)
+        # One whose effect is committed has no lease any more, and may still have something to do.
+        mine = [job for job in self._running if not job.ended]
         if not mine:
             return
         arguments = (
@@ -207,7 +210,7 @@ class Worker:
         held = {(str(row["job_id"]), row["lease_owner"]) for row in rows}
         for job in mine:
             # Gone from our hands: cancelled by a caller, or reaped after a stall. Its commit would be refused anyway.
-            if (job.job_id, job.owner) not in held and (task := self._running.get(job)) is not None:
+            if (job.job_id, job.owner) not in held and not job.ended and (task := self._running.get(job)) is not None:
                 task.cancel()
 
     async def _reap(self) -> None:

@@ -10,6 +10,7 @@ from app.db.database import Row, Session
 from app.notes import queries
 from app.notes.content import normalize_content
 from app.notes.storing import change_note
+from app.tenancy import gardens
 from app.web.auth import Principal
 
 # Who changed a note, in its history.
@@ -91,9 +92,9 @@ async def apply_extraction(
     return Applied(**row)
 
 
-async def skip_extraction(session: Session, source: Source) -> None:
-    """Says that a note is not extracted after all."""
-    await queries.set_extraction_status(session, tenant_id=source.tenant_id, note_id=source.note_id, status="none")
+async def lock_notes(session: Session, who: Principal, note_ids: list[str]) -> None:
+    """Holds notes in an order that is everybody's, so that nobody waits in a circle."""
+    await queries.lock_notes(session, tenant_id=who.tenant_id, note_ids=note_ids)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,8 @@ async def _lock(session: Session, who: Principal, target: Target) -> tuple[Row |
         return None, "target_changed"
     if note["pinned"]:
         return None, "target_pinned"
+    if note["garden_id"] is not None and who.key_id != PIPELINE:
+        await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), scope=note["scope"])
     return note, None
 
 

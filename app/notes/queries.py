@@ -59,7 +59,8 @@ async def queue_extractions(
     """Has notes extracted where their project wants it; answers the job of each."""
     place = {"tenant": tenant_id, "project": project_id, "notes": note_ids, "key": key_id}
     statement = text("SELECT * FROM queue_extractions(:tenant, :project, CAST(:notes AS uuid[]), :key)")
-    return {str(row["note_id"]): str(row["job_id"]) for row in await session.rows(statement, place)}
+    rows = await session.rows(statement, place)
+    return {str(row["note_id"]): str(row["job_id"]) for row in rows if row["job_id"] is not None}
 
 
 async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: list[Row]) -> list[Row]:
@@ -113,6 +114,14 @@ async def lock_note(session: Session, *, tenant_id: str, note_id: str) -> Row | 
         select(*_shown, c.project_id, c.owner_key, c.content_hash, c.deleted_at)
         .where(c.tenant_id == tenant_id, c.note_id == note_id)
         .with_for_update()
+    )
+
+
+async def lock_notes(session: Session, *, tenant_id: str, note_ids: list[str]) -> None:
+    """Locks notes until the transaction ends, in the order of their ids."""
+    c = memory_notes.c
+    await session.rows(
+        select(c.note_id).where(c.tenant_id == tenant_id, c.note_id.in_(note_ids)).order_by(c.note_id).with_for_update()
     )
 
 

@@ -58,8 +58,11 @@ async def wait_for_extraction(db: Database, who: Principal, answer: Answer, *, s
     if made.job_id is None:
         return answer
     await jobs.wait_until_done(db, who, kinds=EXTRACTION_JOBS, dedupe_key=str(made.note.note_id), seconds=seconds)
-    note = await get_note(db, who, note_id=made.note.note_id)
-    body = msgspec.json.encode(msgspec.structs.replace(made, note=note))
+    found = await read_notes(db, who, ids=[str(made.note.note_id)])
+    if not found:
+        # Deleted by somebody meanwhile; it was made all the same.
+        return answer
+    body = msgspec.json.encode(msgspec.structs.replace(made, note=found[0]))
     return Answer(answer.status, body, replayed=answer.replayed)
 
 
@@ -211,7 +214,10 @@ async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: Not
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
         if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE:
             raise Conflict("The 30 days in which it could be recovered are over.", code="recovery_expired")
-        return present_note(await change_note(session, who, note, "recovered", data.reason, {"deleted_at": None}))
+        row = await change_note(session, who, note, "recovered", data.reason, {"deleted_at": None})
+        if row["extraction_status"] != "completed" and await extract_notes(session, who, [row]):
+            row = await mark_extraction(session, who, note_id=note_id, status="pending")
+        return present_note(row)
 
 
 async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: int | None, deleted: bool) -> Row:

@@ -4,11 +4,11 @@ import json
 import re
 from typing import Any, cast
 
-THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 # One that was cut off while it thought has answered nothing; one whose opening was swallowed has.
-OPEN_THOUGHT = re.compile(r"<think(?:ing)?>.*\Z", re.DOTALL | re.IGNORECASE)
-STRAY_END = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-FENCE = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
+OPEN_THOUGHT = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
+STRAY_END = re.compile(r"[^{]*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+FENCE = re.compile(r"[^{]*?```[a-zA-Z0-9_-]*", re.DOTALL)
 # Deeper than this nothing is nested that we ask for; a parser would run out of stack much later.
 MAX_CHARACTERS = 400_000
 
@@ -16,11 +16,16 @@ _decoder = json.JSONDecoder()
 
 
 def strip_wrapping(text: str) -> str:
-    """The answer itself: without thoughts and Markdown fences."""
-    text = THOUGHT.sub("", text)
-    text = OPEN_THOUGHT.sub("", STRAY_END.sub("", text))
-    fenced = FENCE.search(text)
-    return (fenced[1] if fenced else text).strip()
+    """The answer itself: without the thoughts before it and the fence around it. What stands within it is its own."""
+    while found := THOUGHT.match(text):
+        text = text[found.end() :]
+    if found := STRAY_END.match(text):
+        text = text[found.end() :]
+    if OPEN_THOUGHT.match(text):
+        return ""
+    if found := FENCE.match(text):
+        text = text[found.end() :]
+    return text.strip().removesuffix("```").rstrip()
 
 
 def read_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
@@ -75,5 +80,6 @@ def read_confidence(value: Any) -> tuple[float | None, bool]:
         return None, False
     if value != value:
         return None, False
-    held = min(1.0, max(0.0, float(value)))
-    return held, held == value
+    # Compared first: a number of hundreds of digits is no float.
+    held = 0.0 if value < 0 else 1.0 if value > 1 else float(value)
+    return held, 0 <= value <= 1

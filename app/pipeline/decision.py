@@ -14,7 +14,7 @@ ACTIONS: tuple[Action, ...] = ("ADD", "UPDATE", "DELETE", "NONE")
 NOTHING_ALIKE = "nothing like it is known"
 MAX_REASON = 500
 MAX_SHOWN = 2_000
-MAX_ANSWER_TOKENS = 512
+MAX_ANSWER_TOKENS = 2_048
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -14,7 +14,17 @@ from app.db.database import Database
 from app.db.scope import Scope
 from app.jobs.registry import PermanentFailure, Postponed
 from app.pipeline import queries
-from app.providers.base import Completer, InputRefused, Message, ProviderError, ProviderMisconfigured, Usage
+from app.pipeline.answers import read_object
+from app.providers.base import (
+    AnswerUnusable,
+    Completer,
+    Completion,
+    InputRefused,
+    Message,
+    ProviderError,
+    ProviderMisconfigured,
+    Usage,
+)
 from app.providers.breaker import Breaker, BreakerPolicy
 from app.providers.build import ModelSpec, Provider, ProviderSettings, build_completer
 from app.telemetry.metrics import LLM_CALLS, LLM_SECONDS, LLM_TOKENS
@@ -23,8 +33,10 @@ from app.web.auth import new_id
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-KEPT = 64
+KEPT = 256
 AT_ONCE_SECONDS = 0.5
+CHARACTERS_PER_TOKEN = 4
+MOST_TOKENS = 10_000_000
 # A job loses an attempt by a failure; when nobody answers any job, the rest of them wait with theirs unspent.
 POLICY = BreakerPolicy(probe_seconds=30.0, downs_in_a_row=20, min_attempts=60)
 BUDGET_SPENT = "token_budget_spent"
@@ -34,6 +46,8 @@ Build = Callable[[ModelSpec], Completer]
 
 class ModelFailed(ProviderError):
     """A model's server failed; with what it said, for the maker of the job and administrators."""
+
+    retry_after: float | None = None
 
 
 class Guarded:
@@ -66,18 +80,19 @@ class Models:
             openai_api_key=settings.openai_api_key,
         )
         self._build = build or self._from_settings
-        self._kept: OrderedDict[ModelSpec, Guarded] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, ModelSpec], Guarded] = OrderedDict()
 
-    def of(self, settings: PipelineSettings) -> Guarded:
-        """The model a project names."""
+    def of(self, tenant_id: str, settings: PipelineSettings) -> Guarded:
+        """The model a project names; by tenant, so that nobody's time-outs count against the others."""
         spec = ModelSpec(provider=cast("Provider", settings.extraction_provider), model=settings.extraction_model)
-        if spec not in self._kept:
-            self._kept[spec] = Guarded(spec, self._build)
-        self._kept.move_to_end(spec)
+        key = (tenant_id, spec)
+        if key not in self._kept:
+            self._kept[key] = Guarded(spec, self._build)
+        self._kept.move_to_end(key)
         if len(self._kept) > KEPT:
             # Forgotten, not closed: a call may be under way. Its connections go with it.
             self._kept.popitem(last=False)
-        return self._kept[spec]
+        return self._kept[key]
 
     async def aclose(self) -> None:
         """Lets go of connections."""
@@ -126,7 +141,6 @@ class Calls:
         if not breaker.permit(1):
             raise Postponed(datetime.now(UTC) + timedelta(seconds=max(1.0, breaker.seconds_until_probe)))
         started = time.perf_counter()
-        usage = Usage()
         try:
             answer = await self._model.completer().complete(
                 messages,
@@ -134,13 +148,20 @@ class Calls:
                 json_schema=json_schema,
                 timeout_seconds=self._settings.extraction_timeout / 1000,
             )
-            usage = answer.usage
+            if (answer.truncated and read_object(answer.text)[0] is None) or not answer.text.strip():
+                raise AnswerUnusable(f"{self.name} had no room left for an answer, or gave none.")
         except ProviderError as problem:
             breaker.failed(problem)
-            await self._record(purpose, usage, started, outcome="failed")
+            # One that answered uselessly wants to be paid; one that was not there does not.
+            read = _estimate(messages) if isinstance(problem, AnswerUnusable) else 0
+            await self._record(purpose, Usage(input_tokens=read), started, outcome="failed")
             raise _told(problem) from problem
+        except BaseException:
+            # Cancelled: what it has cost is told with the next record.
+            self._keep(purpose, Usage(input_tokens=_estimate(messages)), started, outcome="failed")
+            raise
         breaker.succeeded()
-        await self._record(purpose, usage, started, outcome="answered")
+        await self._record(purpose, _paid(answer, messages), started, outcome="answered")
         return answer.text
 
     def _check_budget(self) -> None:
@@ -152,6 +173,10 @@ class Calls:
             )
 
     async def _record(self, purpose: str, usage: Usage, started: float, *, outcome: str) -> None:
+        if self._keep(purpose, usage, started, outcome=outcome) > AT_ONCE_SECONDS:
+            await self.flush()
+
+    def _keep(self, purpose: str, usage: Usage, started: float, *, outcome: str) -> float:
         seconds = time.perf_counter() - started
         self.count += 1
         self.input_tokens += usage.input_tokens
@@ -170,8 +195,7 @@ class Calls:
                 "duration": round(seconds * 1000),
             }
         )
-        if seconds > AT_ONCE_SECONDS:
-            await self.flush()
+        return seconds
 
     async def flush(self) -> None:
         """Puts the calls on record that are not yet; those that took long are at once, whatever becomes of the job."""
@@ -188,10 +212,26 @@ class Calls:
         await self._db.query(self._scope, queries.RECORD_CALLS, params)
 
 
+def _estimate(messages: Sequence[Message]) -> int:
+    """About how many tokens a model reads, where nobody counts them."""
+    return sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN
+
+
+def _paid(answer: Completion, messages: Sequence[Message]) -> Usage:
+    """What an answer has cost: as its server says, or about so much where it does not, or says nonsense."""
+    read, written = answer.usage.input_tokens, answer.usage.output_tokens
+    return Usage(
+        input_tokens=read if 0 < read < MOST_TOKENS else _estimate(messages),
+        output_tokens=written if 0 < written < MOST_TOKENS else len(answer.text) // CHARACTERS_PER_TOKEN,
+    )
+
+
 def _told(problem: ProviderError) -> Exception:
     """The same problem with what the server said of it; one that trying again cannot help ends the job."""
     said = problem.details.get("answer") if problem.details else None
     message = f"{problem.message} It said: {said}" if said else problem.message
     if isinstance(problem, InputRefused):
         return PermanentFailure(f"{problem.code}: {message}")
-    return ModelFailed(message, code=problem.code)
+    failed = ModelFailed(message, code=problem.code)
+    failed.retry_after = getattr(problem, "retry_after", None)
+    return failed

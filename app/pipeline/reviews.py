@@ -5,6 +5,7 @@ from uuid import UUID
 
 from app.db.database import Database, Row, Session
 from app.errors import Conflict, NotFound
+from app.facts.retries import retried
 from app.notes import service as notes
 from app.notes.deriving import Target
 from app.pipeline import queries
@@ -19,6 +20,7 @@ from app.pipeline.schemas import (
     UsageRead,
 )
 from app.pipeline.writing import apply_change
+from app.tenancy import gardens
 from app.tenancy.settings import get_settings
 from app.web.auth import Principal, require_project
 from app.web.pages import Page
@@ -75,6 +77,15 @@ async def _targets(db: Database, who: Principal, rows: list[Row]) -> dict[str, R
 
 async def approve(db: Database, who: Principal, *, review_id: UUID, data: ReviewDecision) -> ReviewDecided:
     """Does what was proposed, in the name of who approves; 409 when the note is no longer what it was."""
+    settings = await get_settings(db, who, project_id=require_project(who))
+    if settings.mutations_frozen:
+        raise Conflict(
+            "mutations_frozen is on: nothing is changed by proposals until it is off.", code="mutations_frozen"
+        )
+    return await retried(lambda: _approve(db, who, review_id=review_id, data=data))
+
+
+async def _approve(db: Database, who: Principal, *, review_id: UUID, data: ReviewDecision) -> ReviewDecided:
     async with db.tenant(who) as session:
         review = await queries.lock_review(session, tenant_id=who.tenant_id, review_id=str(review_id))
         _require_pending(review)
@@ -111,6 +122,9 @@ async def reject(db: Database, who: Principal, *, review_id: UUID, data: ReviewD
         review = await queries.lock_review(session, tenant_id=who.tenant_id, review_id=str(review_id))
         _require_pending(review)
         assert review is not None
+        if review["garden_id"] is not None:
+            garden = UUID(str(review["garden_id"]))
+            await gardens.require_writable(session, who, garden_id=garden, scope=review["scope"])
         return ReviewDecided(review=await _decide(session, who, review, "rejected", data))
 
 

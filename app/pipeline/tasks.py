@@ -17,7 +17,7 @@ from app.facts import writing as facts
 from app.facts.retries import retried
 from app.facts.schemas import FactCreate, ObjectIn
 from app.jobs.registry import Job, LeaseLost, Postponed
-from app.notes.deriving import PIPELINE, Link, Source, skip_extraction
+from app.notes.deriving import PIPELINE, Link, Source
 from app.pipeline import decision, extraction, queries
 from app.pipeline.decision import Candidate, Proposal
 from app.pipeline.extraction import Extraction, Statement
@@ -80,18 +80,18 @@ class ExtractTask:
         job.scope = who
         row = await _read(job, who)
         if row is None:
-            await _end(job, None, "note_gone")
+            await _end(job, "note_gone")
             return
         settings = read_settings({"pipeline": row["pipeline"] or {}})
         source = _source(job, row)
         if not settings.enabled:
-            await _end(job, source, "pipeline_disabled")
+            await _end(job, "pipeline_disabled")
             return
         calls = Calls(
             job.db,
             who,
             job_id=job.job_id,
-            model=self._models.of(settings),
+            model=self._models.of(who.tenant_id, settings),
             settings=settings,
             spent=row["spent"],
         )
@@ -103,15 +103,13 @@ class ExtractTask:
             raise ExtractionTimedOut(f"not done within {settings.lease_timeout_ms} ms (lease_timeout_ms)") from problem
         finally:
             await calls.flush()
-        writing = Writing(
-            source=source,
-            settings=settings,
-            model=calls.name,
-            job_id=job.job_id,
-            statements=len(found.statements),
-            relations=len(found.relations),
+        warnings = [*found.warnings, *warnings]
+        # One that met others at the same notes is written anew, not decided anew.
+        writing, linked = await retried(
+            lambda: _write(job, who, _begin(job, source, settings, calls, found), found, proposals, calls, warnings)
         )
-        await _write(job, who, writing, found, proposals, calls, [*found.warnings, *warnings])
+        if linked is not None:
+            await _link_now(job, writing, found, linked)
 
     async def _decide(
         self, db: Database, who: Principal, calls: Calls, source: Source, statements: list[Statement]
@@ -137,7 +135,8 @@ class ExtractTask:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(one(index, statement)) for index, statement in enumerate(statements)]
-        except* Exception as problems:  # noqa: BLE001 - the first of them is the job's
+        except ExceptionGroup as problems:
+            # The first of them is the job's.
             raise problems.exceptions[0] from None
         decided = [task.result() for task in tasks]
         return [one for one, _ in decided if one is not None], [problem for _, problem in decided if problem]
@@ -175,6 +174,9 @@ class ExtractionTimedOut(Exception):
 
 
 async def _read(job: Job, who: Principal) -> Row | None:
+    if "note_id" not in job.payload:
+        # Erased meanwhile.
+        return None
     params = {
         "tenant": who.tenant_id,
         "project": who.project_id,
@@ -207,6 +209,17 @@ async def _extract(calls: Calls, row: Row) -> Extraction:
     return msgspec.structs.replace(found, warnings=[*warnings, *found.warnings])
 
 
+def _begin(job: Job, source: Source, settings: PipelineSettings, calls: Calls, found: Extraction) -> Writing:
+    return Writing(
+        source=source,
+        settings=settings,
+        model=calls.name,
+        job_id=job.job_id,
+        statements=len(found.statements),
+        relations=len(found.relations),
+    )
+
+
 async def _write(
     job: Job,
     who: Principal,
@@ -215,7 +228,8 @@ async def _write(
     proposals: list[Proposal],
     calls: Calls,
     warnings: list[str],
-) -> None:
+) -> tuple[Writing, str | None]:
+    """One transaction; answers the job that is now ours to do, if there is one."""
     async with job.finishing() as session:
         applied = await write_proposals(session, who, writing, proposals, link=_link(job, writing, found))
         if applied.changed:
@@ -231,8 +245,7 @@ async def _write(
             "usage": calls.as_dict(),
             **({} if applied.link_job is None else {"graph_job_id": str(applied.link_job)}),
         }
-    if applied.link_job is not None and not applied.waits:
-        await _link_now(job, writing, found, str(applied.link_job))
+    return writing, None if applied.link_job is None or applied.waits else str(applied.link_job)
 
 
 async def _link_now(job: Job, writing: Writing, found: Extraction, job_id: str) -> None:
@@ -260,11 +273,10 @@ def _link(job: Job, writing: Writing, found: Extraction) -> Link | None:
     return Link(payload=payload, attempts=LINK_ATTEMPTS, owner=job.owner, lease_seconds=LINK_LEASE_SECONDS)
 
 
-async def _end(job: Job, source: Source | None, reason: str) -> None:
-    """Ends a job that has nothing to do."""
+async def _end(job: Job, reason: str) -> None:
+    """Ends a job that has nothing to do; its note waits no longer, also one that cannot be seen."""
     async with job.finishing() as session:
-        if source is not None:
-            await skip_extraction(session, source)
+        await job.settle(session, "cancelled")
         job.result = {"skipped": reason}
 
 

@@ -18,6 +18,7 @@ from app.notes.deriving import (
     Target,
     apply_extraction,
     forget_note,
+    lock_notes,
     replace_note,
 )
 from app.pipeline import queries
@@ -27,6 +28,7 @@ from app.tenancy.settings import PipelineSettings
 from app.web.auth import Principal, new_id
 
 LOW_CONFIDENCE = "low_fact_confidence"
+REDACTED = "[REDACTED]"
 EMPTY = "empty_fact_content"
 BLOCKED = "destructive_mutations_disabled"
 LOW_MUTATION_CONFIDENCE = "low_mutation_confidence"
@@ -83,6 +85,9 @@ async def write_proposals(
         for proposal in proposals:
             writing.note(proposal, "shadow", review_needed=_flagged(proposal) or None)
     else:
+        targets = [one.target.note_id for one in proposals if one.target is not None]
+        if targets and writing.settings.allow_update_delete:
+            await lock_notes(session, who, [writing.source.note_id, *targets])
         _gate(writing, [one for one in proposals if one.action == "ADD"])
         for proposal in proposals:
             if proposal.action == "NONE":
@@ -146,6 +151,10 @@ async def _mutate(session: Session, who: Principal, writing: Writing, proposal: 
         return
     if proposal.confidence < settings.min_confidence_for_update_delete:
         writing.note(proposal, "blocked", LOW_MUTATION_CONFIDENCE, **review)
+        return
+    if REDACTED in proposal.statement.content:
+        # What it stands for is in the note, and nowhere else.
+        writing.note(proposal, "blocked", "redacted_content", **review)
         return
     if flagged:
         review_id = await _ask_for_review(session, writing, proposal)

@@ -128,6 +128,8 @@ class OllamaCompleter:
             "model": self.model,
             "prompt": "\n\n".join(said["prompt"]),
             "stream": False,
+            # What it thinks would be paid for, and might leave no room for the answer.
+            "think": False,
             "options": options,
         }
         if said["system"]:

@@ -125,7 +125,7 @@ class JsonClient:
         problem = f"{self.name} answered {status}"
         content = await _problem(response)
         details = {"provider": self.name, "status": status, **_reason(content)}
-        if self._quoting:
+        if self._quoting and status not in {401, 403}:
             details["answer"] = content.decode(errors="replace")[:QUOTED_CHARACTERS]
         if status >= 500 or status in COME_BACK_LATER:
             return ProviderDown(f"{problem}.", retry_after=_retry_after(response), details=details)

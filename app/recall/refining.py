@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.config import Settings
 from app.db.database import Database
+from app.errors import Unavailable
 from app.providers.base import ProviderError, Reranker
 from app.providers.build import build_reranker, parse_model
 from app.recall import queries
@@ -69,9 +70,11 @@ async def _linked_notes(
         async with db.tenant(who) as session:
             await session.query(queries.STATEMENT_TIMEOUT, params)
             (row,) = await session.query(queries.BOOST_NOTES, params)
-    except DBAPIError as problem:
-        if not isinstance(problem.orig, psycopg.errors.QueryCanceled):
-            raise
+    except (DBAPIError, Unavailable) as problem:
+        # Late, or whatever else: recall goes on without it.
+        late = isinstance(problem, DBAPIError) and isinstance(problem.orig, psycopg.errors.QueryCanceled)
+        if not late:
+            log.warning("boost_failed", error=type(problem).__name__)
         return frozenset(), True
     return frozenset(str(note) for note in row["notes"]), row["timed_out"]
 

@@ -8,6 +8,7 @@ from msgspec import Meta
 from app.db.database import Database, Row
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
+from app.providers.build import parse_model
 from app.tenancy import queries
 from app.tenancy.tenants import acting_scope
 from app.web import audit
@@ -164,6 +165,13 @@ def _checked(kept: Row) -> PipelineSettings:
         raise invalid_body(problem, PipelineSettings) from problem
     if settings.document_chunk_overlap >= settings.document_chunk_size:
         raise BadRequest("document_chunk_overlap: must be less than document_chunk_size.")
+    if settings.reranker_model:
+        try:
+            spec = parse_model(settings.reranker_model)
+        except ValueError as problem:
+            raise BadRequest(f"reranker_model: {problem}") from problem
+        if spec.provider not in ("openai", "voyage") or not spec.model:
+            raise BadRequest("reranker_model: name a provider and its model, such as voyage/rerank-2-lite.")
     return settings
 
 

@@ -41,6 +41,16 @@ def test_extraction_think_blocks_and_fences_are_stripped(wrapped: str) -> None:
     assert read_object(wrapped) == ({}, None)
 
 
+@pytest.mark.parametrize(
+    "words", ["Run ```make test``` first, then rest.", "A <think> tag and </think> are words here."]
+)
+@pytest.mark.parametrize("wrapped", ["{}", "```json\n{}\n```", "<think>so</think>\n{}"])
+def test_extraction_fences_and_tags_within_a_statement_are_its_own(words: str, wrapped: str) -> None:
+    found = read_extraction(wrapped.replace("{}", answer([fact(words)])))
+    assert [one.content for one in found.statements] == [words]
+    assert found.warnings == []
+
+
 def test_extraction_a_model_that_only_thought_has_answered_nothing() -> None:
     assert strip_wrapping('<think>{"facts": []}') == ""
     assert read_object('<think>{"facts": []}') == (None, "answer_not_json")
@@ -107,7 +117,9 @@ def test_extraction_an_unknown_type_becomes_fact_with_a_warning(kind: Any) -> No
     assert found.warnings == ["facts[0]: unknown type, taken for fact"]
 
 
-@pytest.mark.parametrize(("said", "kept"), [(-1, 0.0), (2, 1.0), ("high", 0.5), (None, 0.5), (True, 0.5)])
+@pytest.mark.parametrize(
+    ("said", "kept"), [(-1, 0.0), (2, 1.0), (10**400, 1.0), ("high", 0.5), (None, 0.5), (True, 0.5)]
+)
 def test_extraction_a_confidence_that_is_none_is_held_to_its_range(said: Any, kept: float) -> None:
     found = read_extraction(answer([fact(confidence=said)]))
     assert found.statements[0].confidence == kept

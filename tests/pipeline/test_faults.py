@@ -89,6 +89,30 @@ def test_extraction_garbage_ends_with_a_warning_in_the_result(project: Project) 
     assert made["note"]["extraction_status"] == "completed"
 
 
+def test_an_empty_answer_is_no_answer(make_project: Callable[..., Project]) -> None:
+    project = make_project(worker_max_retries=2)
+    left = [Reply("")]
+    project.script(lambda _: left.pop() if left else Reply(extraction(HERON)))
+    made = project.say("The model is silent at first.")
+    assert project.job(made["job_id"])["attempts"] == 2
+    assert len(project.derived()) == 1
+
+
+def test_a_note_that_was_deleted_before_it_was_read_is_read_when_it_comes_back(project: Project) -> None:
+    project.script(lambda asked: Reply(extraction(f"It says: {asked.said}"), delay=0.7))
+    made = project.agent.post("/v1/notes", json={"content": "Here and gone and here."}).json()
+    path = f"/v1/notes/{made['note']['note_id']}"
+    assert project.agent.delete(path, params={"reason": "a mistake"}).status_code == 204
+    assert project.job(made["job_id"])["result"] == {"skipped": "note_gone"}
+    assert project.derived() == []
+    back = project.agent.post(f"{path}/recover", json={"reason": "no mistake"})
+    assert back.json()["extraction_status"] == "pending"
+    deadline = time.monotonic() + 20
+    while not project.derived():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_poisoned_note_starves_nobody(make_project: Callable[..., Project]) -> None:
     project = make_project(extraction_timeout=5000, worker_max_retries=1)
 

@@ -113,6 +113,30 @@ def test_a_private_review_is_its_agents_alone(
     assert wren.post(f"/v1/reviews/{review['review_id']}/reject").status_code == 404
 
 
+def test_a_reader_of_a_garden_decides_nothing_in_it(
+    make_project: Callable[..., Project], as_client: Callable[..., Any]
+) -> None:
+    project = make_project(allow_update_delete=True)
+    garden = project.agent.post("/v1/gardens", json={"slug": "g", "name": "G", "scope": "team"}).json()["garden"]
+    project.script(replacing("UPDATE", OLD, NEW))
+    project.say("The first words.", garden_id=garden["garden_id"])
+    project.say("There is news.", garden_id=garden["garden_id"])
+    wren = as_client(Tenancy(project.database).key(project.tenant, agent_id="wren"))
+    project.agent.put(f"/v1/gardens/{garden['garden_id']}/members/wren", json={"role": "reader"})
+    (review,) = wren.get("/v1/reviews").json()["reviews"]
+    assert wren.post(f"/v1/reviews/{review['review_id']}/approve").status_code == 403
+    assert wren.post(f"/v1/reviews/{review['review_id']}/reject").status_code == 403
+    assert project.agent.post(f"/v1/reviews/{review['review_id']}/approve").status_code == 200
+
+
+def test_the_brake_holds_reviews_too(flagged: Callable[..., Any]) -> None:
+    project, review, note = flagged("UPDATE")
+    project.set(mutations_frozen=True)
+    refused = project.agent.post(f"/v1/reviews/{review['review_id']}/approve")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "mutations_frozen")
+    assert project.derived() == [note]
+
+
 def test_reviews_are_paged(make_project: Callable[..., Project]) -> None:
     project = make_project(allow_update_delete=True)
     project.script(replacing("UPDATE", OLD, NEW))

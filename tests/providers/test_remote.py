@@ -277,6 +277,7 @@ async def test_a_completion_of_ollama() -> None:
         "model": "llama3.2:1b",
         "system": "be brief",
         "prompt": "hello",
+        "think": False,
         "stream": False,
         "format": SCHEMA,
         "options": {"num_predict": 10},

@@ -189,7 +189,8 @@ def test_reranking_keeps_the_order_when_it_fails_or_is_late(
     assert found["meta"]["reranked"] is False
 
 
-def test_reranking_by_a_model_that_cannot_be_is_no_failure_of_recall(where: Place, three: list[str]) -> None:
-    where.set(reranker_enabled=True, reranker_model="nonsense")
-    found = where.recall("apple")
-    assert (len(found["results"]), found["meta"]["reranked"]) == (3, False)
+@pytest.mark.parametrize("name", ["nonsense", "local", "ollama/x", "openai"])
+def test_reranking_by_a_model_that_cannot_be_is_refused(where: Place, name: str) -> None:
+    refused = where.admin.put("/v1/projects/default/settings", json={"reranker_model": name})
+    assert refused.status_code == 400
+    assert "reranker_model" in refused.json()["error"]["message"]
