@@ -5,6 +5,8 @@ transaction, and so is the job that links: a worker killed at any line repeats c
 """
 
 import asyncio
+import time
+from collections import deque
 from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
@@ -39,6 +41,8 @@ MAX_WARNINGS = 50
 # Seconds: doubling from one to thirty.
 BACKOFF = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 LINK_ATTEMPTS = 8
+# Notes a second.
+BUSY = 10
 LINK_LEASE_SECONDS = 30.0
 
 
@@ -62,18 +66,15 @@ class ExtractTask:
     def __init__(self, models: Models, vectors: QueryVectors) -> None:
         self._models = models
         self._vectors = vectors
-        self._running = 0
+        self._ended: deque[float] = deque(maxlen=BUSY)
 
     def is_busy(self) -> bool:
-        """Whether notes are being extracted by this process right now."""
-        return self._running > 0
+        """Whether notes go through this process one after the other; waiting for a slow model is not work."""
+        return len(self._ended) == BUSY and time.monotonic() - self._ended[0] < 1.0
 
     async def __call__(self, job: Job) -> None:
-        self._running += 1
-        try:
-            await self._extract(job)
-        finally:
-            self._running -= 1
+        await self._extract(job)
+        self._ended.append(time.monotonic())
 
     async def _extract(self, job: Job) -> None:
         who = acting(job)
