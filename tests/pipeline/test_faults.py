@@ -243,6 +243,8 @@ def test_a_worker_killed_at_fifty_moments_loses_and_doubles_nothing(fresh_databa
         start_service(fresh_database.url("app"), LOG_LEVEL="error") as service,
         psycopg.connect(fresh_database.superuser, autocommit=True) as connection,
     ):
+        # Each worker would load the model of vectors anew, only to be killed with it.
+        connection.execute("DELETE FROM embedding_models")
         models.scripts["quick"] = script
         settings = {"enabled": True, "graph_enabled": True, "extraction_model": "quick", "worker_max_retries": 10}
         httpx.put(f"{service.url}/v1/projects/default/settings", json=settings, headers=admin).raise_for_status()

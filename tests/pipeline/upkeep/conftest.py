@@ -24,12 +24,15 @@ from tests.facts.conftest import (  # noqa: F401
     wren,
 )
 
-NOW = datetime.now(UTC)
+
+def now() -> datetime:
+    """The time of the test, not of its import: others may have run for long in between."""
+    return datetime.now(UTC)
 
 
 def days(number: float) -> datetime:
     """So many days ago."""
-    return NOW - timedelta(days=number)
+    return now() - timedelta(days=number)
 
 
 class World:
@@ -131,11 +134,11 @@ class World:
 
     def job(self, tenant: str, project: str | None = "default", *, status: str, **fields: Any) -> str:
         job_id = new_id()
-        row: dict[str, Any] = {"kind": "extract", "payload": {}, "available_at": NOW, "created_at": NOW, **fields}
+        row: dict[str, Any] = {"kind": "extract", "payload": {}, "available_at": now(), "created_at": now(), **fields}
         if status == "leased":
-            row = {"lease_owner": "gone", "lease_expires_at": NOW + timedelta(hours=1), "started_at": NOW, **row}
+            row = {"lease_owner": "gone", "lease_expires_at": now() + timedelta(hours=1), "started_at": now(), **row}
         elif status != "pending":
-            row = {"finished_at": NOW, **row}
+            row = {"finished_at": now(), **row}
         self.insert(
             "jobs", tenant_id=tenant, job_id=job_id, project_id=project, status=status, created_by="test", **row
         )

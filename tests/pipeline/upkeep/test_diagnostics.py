@@ -17,7 +17,7 @@ from app.web.auth import new_id
 from tests.conftest import Tenancy
 from tests.facts.shared import entity, error, new, note
 from tests.history.shared import tombstone
-from tests.pipeline.upkeep.conftest import NOW, World, days
+from tests.pipeline.upkeep.conftest import World, days, now
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ def actions(found: Diagnostics) -> list[str]:
 def embedded(world: World, tenant: str, note_id: str) -> None:
     world.insert(
         "embeddings", tenant_id=tenant, project_id="default", owner_kind="note", owner_id=note_id, view="self",
-        model_id=1, agent_id="robin", scope="project_shared", text_hash=b"x", embedded_at=NOW, vector=VECTOR,
+        model_id=1, agent_id="robin", scope="project_shared", text_hash=b"x", embedded_at=now(), vector=VECTOR,
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ async def test_queue_health_by_hand(db: Database, world: World, tenant: str) -> 
     found = await look(db, tenant)
     queue = found.parts.queue
     assert (queue.score, queue.depth, queue.dead_rate) == (1.0, 50, 0.01), "the bounds themselves are fine"
-    world.job(tenant, status="pending", available_at=NOW - timedelta(seconds=400))
+    world.job(tenant, status="pending", available_at=now() - timedelta(seconds=400))
     world.job(tenant, status="dead")
     found = await look(db, tenant)
     queue = found.parts.queue
@@ -72,12 +72,12 @@ async def test_queue_health_by_hand(db: Database, world: World, tenant: str) -> 
     assert queue.score == pytest.approx(1 - 0.3 - 0.3 - 0.2)
     assert found.score == pytest.approx(0.30 * 0.2 + 0.70)
     assert actions(found) == ["requeue-dead"]
-    world.job(tenant, status="leased", started_at=NOW - timedelta(minutes=11))
+    world.job(tenant, status="leased", started_at=now() - timedelta(minutes=11))
     found = await look(db, tenant)
     assert found.parts.queue.score == 0.0
     assert (found.parts.queue.long_leases, found.parts.queue.stale_leases) == (1, 0)
     assert (found.score, found.status) == (0.7, "degraded")
-    world.job(tenant, status="leased", lease_expires_at=NOW - timedelta(seconds=1))
+    world.job(tenant, status="leased", lease_expires_at=now() - timedelta(seconds=1))
     assert actions(await look(db, tenant)) == ["requeue-dead", "release-leases"]
     world.run("UPDATE jobs SET finished_at = %s WHERE tenant_id = %s AND status = 'dead'", days(2), tenant)
     assert (await look(db, tenant)).parts.queue.dead_rate == 0, "only the last 24 hours count"

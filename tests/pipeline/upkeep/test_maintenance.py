@@ -11,7 +11,7 @@ from app.jobs.registry import Job
 from app.pipeline.upkeep import repairing
 from app.pipeline.upkeep.tasks import maintenance_cycle
 from app.web.auth import new_id
-from tests.pipeline.upkeep.conftest import NOW, World, days
+from tests.pipeline.upkeep.conftest import World, days, now
 
 pytestmark = pytest.mark.anyio
 
@@ -21,8 +21,8 @@ async def cycle(db: Database, world: World, tenant: str) -> dict[str, Any]:
     job_id, owner = new_id(), new_id()
     world.insert(
         "jobs", tenant_id=tenant, job_id=job_id, project_id="default", status="leased", created_by="schedule",
-        kind="maintenance_cycle", payload={}, available_at=NOW, created_at=NOW, lease_owner=owner, started_at=NOW,
-        lease_expires_at=NOW + timedelta(hours=1),
+        kind="maintenance_cycle", payload={}, available_at=now(), created_at=now(), lease_owner=owner, started_at=now(),
+        lease_expires_at=now() + timedelta(hours=1),
     )  # fmt: skip
     row = world.run("SELECT *, interval '0' AS waited FROM jobs WHERE job_id = %s", job_id)[0]
     await maintenance_cycle(Job(db, owner, row))

@@ -16,7 +16,7 @@ from app.pipeline.upkeep import repairing
 from app.pipeline.upkeep.schemas import Action, Repaired
 from app.web.auth import new_id
 from tests.facts.shared import error
-from tests.pipeline.upkeep.conftest import NOW, World, days
+from tests.pipeline.upkeep.conftest import World, days, now
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ def cooled(world: World, tenant: str) -> None:
 
 async def test_requeue_dead_takes_the_newest_fifty(db: Database, world: World, tenant: str) -> None:
     world.project(tenant)
-    jobs = [world.job(tenant, status="dead", finished_at=NOW - timedelta(minutes=place)) for place in range(52)]
+    jobs = [world.job(tenant, status="dead", finished_at=now() - timedelta(minutes=place)) for place in range(52)]
     failed = world.job(tenant, status="failed")
     done = await repaired(db, tenant, "requeue-dead")
     assert (done.success, done.affected) == (True, 50)
@@ -76,7 +76,7 @@ async def test_requeue_dead_is_not_stopped_by_work_that_is_open_again(db: Databa
 async def test_release_leases_returns_what_ran_out_in_the_project(db: Database, world: World, tenant: str) -> None:
     world.project(tenant)
     world.project(tenant, "second")
-    past = NOW - timedelta(minutes=1)
+    past = now() - timedelta(minutes=1)
     stale = world.job(tenant, status="leased", lease_expires_at=past, attempts=1)
     spent = world.job(tenant, status="leased", lease_expires_at=past, attempts=5)
     fresh = world.job(tenant, status="leased")

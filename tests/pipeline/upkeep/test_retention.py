@@ -18,7 +18,7 @@ from app.web.auth import new_id
 from tests.conftest import TestDatabase
 from tests.facts.shared import entity, fact, new, note
 from tests.history.shared import tombstone
-from tests.pipeline.upkeep.conftest import NOW, World, days
+from tests.pipeline.upkeep.conftest import World, days, now
 
 pytestmark = pytest.mark.anyio
 
@@ -102,9 +102,9 @@ async def test_retention_worker_removes_vectors_and_keeps_their_count(db: Databa
     for item in (old, live):
         world.insert("embeddings", tenant_id=tenant, project_id="default", owner_kind="note", owner_id=item,
                      view="self", model_id=1, agent_id="robin", scope="project_shared", text_hash=b"x",
-                     embedded_at=NOW, vector=VECTOR)  # fmt: skip
+                     embedded_at=now(), vector=VECTOR)  # fmt: skip
     world.insert("embedding_counts", tenant_id=tenant, project_id="default", model_id=1, view="self", vectors=2,
-                 notes=2, facts=0, counted_at=NOW)  # fmt: skip
+                 notes=2, facts=0, counted_at=now())  # fmt: skip
     counts = await retention.sweep(db, whole(tenant))
     assert (counts["vectors"], counts["notes"]) == (1, 1)
     assert world.ids("embeddings", "owner_id", tenant) == {live}
@@ -171,8 +171,8 @@ async def test_retention_worker_purges_documents_with_their_links(db: Database, 
     for age in (29, 31):
         made[age] = new_id()
         world.insert("documents", tenant_id=tenant, document_id=made[age], project_id="default", agent_id="robin",
-                     scope="project_shared", owner_key="", source_type="text", tags=[], occurred_at=NOW,
-                     created_at=days(99), updated_at=NOW, deleted_at=days(age))  # fmt: skip
+                     scope="project_shared", owner_key="", source_type="text", tags=[], occurred_at=now(),
+                     created_at=days(99), updated_at=now(), deleted_at=days(age))  # fmt: skip
         world.insert("document_notes", tenant_id=tenant, document_id=made[age], chunk_index=0, note_id=chunk,
                      project_id="default", agent_id="robin", scope="project_shared", owned=False)  # fmt: skip
     assert (await retention.sweep(db, whole(tenant)))["documents"] == 1
@@ -205,7 +205,7 @@ async def test_retention_worker_is_scheduled_every_six_hours_and_at_once_after_a
     db: Database, world: World, tenant: str
 ) -> None:
     world.project(tenant)
-    six = NOW - timedelta(hours=6)
+    six = now() - timedelta(hours=6)
 
     async def scheduled() -> list[str]:
         rows = await db.call("SELECT * FROM schedule_retention(%s)", (six,))
@@ -230,7 +230,7 @@ async def test_retention_worker_is_scheduled_every_six_hours_and_at_once_after_a
         "repairs", "full",
     }  # fmt: skip
     assert await scheduled() == [], "it ran a moment ago"
-    world.run("UPDATE jobs SET finished_at = %s WHERE job_id = %s", NOW - timedelta(hours=7), job_id)
+    world.run("UPDATE jobs SET finished_at = %s WHERE job_id = %s", now() - timedelta(hours=7), job_id)
     assert await scheduled() == [job_id]
     await work(True)
     assert await scheduled() == [job_id], "there was more"
@@ -239,8 +239,8 @@ async def test_retention_worker_is_scheduled_every_six_hours_and_at_once_after_a
 async def test_retention_worker_is_not_scheduled_for_a_tenant_that_has_nothing_old(
     db: Database, world: World, tenant: str
 ) -> None:
-    world.insert("tenants", tenant_id=tenant, name=tenant, created_at=NOW)
-    rows = await db.call("SELECT * FROM schedule_retention(%s)", (NOW - timedelta(hours=6),))
+    world.insert("tenants", tenant_id=tenant, name=tenant, created_at=now())
+    rows = await db.call("SELECT * FROM schedule_retention(%s)", (now() - timedelta(hours=6),))
     assert tenant not in {row["tenant_id"] for row in rows}
 
 
@@ -283,11 +283,11 @@ async def test_retention_worker_deletes_only_entities_that_nothing_refers_to(
     for item in (loose, named, merged, forgotten):
         world.mention(tenant, old, item)
     world.insert("graph_entity_aliases", tenant_id=tenant, alias_id=new_id(), project_id="default", entity_id=named,
-                 alias="a", alias_norm="a", created_at=NOW)  # fmt: skip
+                 alias="a", alias_norm="a", created_at=now())  # fmt: skip
     other = world.entity(tenant)
     world.run("UPDATE graph_entities SET merged_into = %s WHERE entity_id = %s", merged, other)
     world.insert("tombstones", tenant_id=tenant, tombstone_id=new_id(), project_id="default", entity_id=forgotten,
-                 reason="", created_by="x", key_id="x", created_at=NOW, legal_hold=False, erase=False,
+                 reason="", created_by="x", key_id="x", created_at=now(), legal_hold=False, erase=False,
                  named=False)  # fmt: skip
     counts = await retention.sweep(db, whole(tenant))
     assert (counts["mentions"], counts["entities"]) == (4, 1)
