@@ -34,6 +34,12 @@ class LeaseLost(Exception):
     """Somebody else has the job now, or it was cancelled: what this attempt did is rolled back."""
 
 
+def error_text(problem: Exception) -> str:
+    """What a job keeps of why an attempt failed: a stable code, and the words."""
+    code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__
+    return f"{code}: {problem}"
+
+
 class Job:
     """One attempt at one job, in its own tenant's scope."""
 
@@ -89,11 +95,18 @@ class Job:
 
     async def give_back(self, problem: Exception, *, seconds: float) -> None:
         """Lets the queue try it again a little later."""
-        code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__
         until = datetime.now(UTC) + timedelta(seconds=seconds)
-        error = f"{code}: {problem}".replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR]
+        await self.finish("pending", error=error_text(problem), available_at=until)
+
+    async def finish(self, status: str, *, error: str | None = None, available_at: datetime | None = None) -> bool:
+        """Ends this attempt, by itself; false when the lease is no longer held."""
+        message = None
+        if error is not None:
+            # What an error says may hold anything; what is stored is text.
+            message = error.replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR]
         place = (self.scope.tenant_id, self.scope.project_id, UUID(self.job_id), self.owner)
-        await self.db.call(queries.FINISH, (*place, "pending", error, until))
+        (row,) = await self.db.call(queries.FINISH, (*place, status, message, available_at))
+        return row["held"]
 
     @asynccontextmanager
     async def finishing(self) -> AsyncGenerator[Session]:

@@ -15,9 +15,9 @@ import structlog
 
 from app.config import Settings
 from app.db.database import Database
-from app.errors import AppError, Unavailable
+from app.errors import Unavailable
 from app.jobs import queries
-from app.jobs.registry import MAX_ERROR, Job, LeaseLost, PermanentFailure, Postponed, Registry
+from app.jobs.registry import Job, LeaseLost, PermanentFailure, Postponed, Registry, error_text
 from app.telemetry.logs import describe_failure
 from app.telemetry.metrics import JOB_SECONDS, JOB_WAIT_SECONDS, JOBS
 from app.telemetry.traces import span
@@ -134,7 +134,7 @@ class Worker:
     async def _run_handler(self, job: Job) -> str:
         try:
             await self._registry[job.kind].handler(job)
-            if not job.ended and not await self._finish(job, "completed"):
+            if not job.ended and not await job.finish("completed"):
                 return "lease_lost"
             return "completed"
         except LeaseLost:
@@ -142,50 +142,28 @@ class Worker:
         except asyncio.CancelledError:
             if self._stopping.is_set():
                 # Drained away: give it back as if it had never been leased.
-                await asyncio.shield(self._finish(job, "pending", available_at=datetime.now(UTC)))
+                await asyncio.shield(job.finish("pending", available_at=datetime.now(UTC)))
                 return "returned"
             return "lease_lost"
         except Postponed as problem:
-            await self._finish(job, "pending", available_at=problem.until)
+            await job.finish("pending", available_at=problem.until)
             return "postponed"
         except PermanentFailure as problem:
-            await self._finish(job, "failed", error=str(problem))
+            await job.finish("failed", error=str(problem))
             return "failed"
         except Exception as problem:  # noqa: BLE001 - the one place that must survive whatever a handler raises
             return await self._failed(job, problem)
 
     async def _failed(self, job: Job, problem: Exception) -> str:
         log.warning("job_failed", job_id=job.job_id, kind=job.kind, attempt=job.attempt, **describe_failure(problem))
-        code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__
-        error = f"{code}: {problem}"
+        error = error_text(problem)
         if job.attempt >= job.max_attempts:
-            await self._finish(job, "dead", error=error)
+            await job.finish("dead", error=error)
             return "dead"
         asked_for = getattr(problem, "retry_after", None) or 0.0
         delay = max(self._registry[job.kind].delay(job.attempt), min(asked_for, MOST_PATIENCE_SECONDS))
-        await self._finish(job, "pending", error=error, available_at=datetime.now(UTC) + timedelta(seconds=delay))
+        await job.finish("pending", error=error, available_at=datetime.now(UTC) + timedelta(seconds=delay))
         return "retried"
-
-    async def _finish(
-        self, job: Job, status: str, *, error: str | None = None, available_at: datetime | None = None
-    ) -> bool:
-        message = None
-        if error is not None:
-            # What an error says may hold anything; what is stored is text.
-            message = error.replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR]
-        (row,) = await self._db.call(
-            queries.FINISH,
-            (
-                job.scope.tenant_id,
-                job.scope.project_id,
-                UUID(job.job_id),
-                job.owner,
-                status,
-                message,
-                available_at,
-            ),
-        )
-        return row["held"]
 
     async def _every(self, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -18,7 +18,7 @@ PIPELINE = "pipeline"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The note that is being extracted: whose its derivatives are, and who said them when."""
+    """The note that is being extracted: whose it is, what was read of it, and when it was said."""
 
     tenant_id: str
     project_id: str
@@ -27,8 +27,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     garden_id: str | None
     owner_key: str
-    tags: list[str]
-    author: str | None
     occurred_at: datetime
     version: int
 

@@ -21,7 +21,7 @@ from app.pipeline.schemas import (
 )
 from app.pipeline.writing import apply_change
 from app.tenancy import gardens
-from app.tenancy.settings import get_settings
+from app.tenancy.settings import find_settings
 from app.web.auth import Principal, require_project
 from app.web.pages import Page
 
@@ -77,7 +77,7 @@ async def _targets(db: Database, who: Principal, rows: list[Row]) -> dict[str, R
 
 async def approve(db: Database, who: Principal, *, review_id: UUID, data: ReviewDecision) -> ReviewDecided:
     """Does what was proposed, in the name of who approves; 409 when the note is no longer what it was."""
-    settings = await get_settings(db, who, project_id=require_project(who))
+    settings = await find_settings(db, who)
     if settings.mutations_frozen:
         raise Conflict(
             "mutations_frozen is on: nothing is changed by proposals until it is off.", code="mutations_frozen"
@@ -155,7 +155,7 @@ def _review_not_found() -> NotFound:
 
 async def read_usage(db: Database, who: Principal) -> UsageList:
     """What models have cost the project in the last month, day by day, and how much of its budget is left."""
-    settings = await get_settings(db, who, project_id=require_project(who))
+    settings = await find_settings(db, who)
     today = datetime.now(UTC).date()
     place = {"tenant": who.tenant_id, "project": require_project(who)}
     days = {"since": today - timedelta(days=USAGE_DAYS), "until": today + timedelta(days=1)}

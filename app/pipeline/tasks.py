@@ -106,11 +106,12 @@ class ExtractTask:
             await calls.flush()
         warnings = [*found.warnings, *warnings]
         # One that met others at the same notes is written anew, not decided anew.
-        writing, linked = await retried(
-            lambda: _write(job, who, _begin(job, source, settings, calls, found), found, proposals, calls, warnings)
+        link_made = _link(job, source, settings, found)
+        linked = await retried(
+            lambda: _write(job, who, _begin(job, source, settings, calls, found), link_made, proposals, calls, warnings)
         )
-        if linked is not None:
-            await _link_now(job, writing, found, linked)
+        if linked is not None and link_made is not None:
+            await _link_now(job, source, link_made, linked)
 
     async def _decide(
         self, db: Database, who: Principal, calls: Calls, source: Source, statements: list[Statement]
@@ -195,7 +196,7 @@ def _source(job: Job, row: Row) -> Source:
         project_id=job.scope.project_id,
         note_id=str(job.payload["note_id"]),
         garden_id=None if row["garden_id"] is None else str(row["garden_id"]),
-        **{name: row[name] for name in ("agent_id", "scope", "owner_key", "tags", "author", "occurred_at", "version")},
+        **{name: row[name] for name in ("agent_id", "scope", "owner_key", "occurred_at", "version")},
     )
 
 
@@ -225,14 +226,14 @@ async def _write(
     job: Job,
     who: Principal,
     writing: Writing,
-    found: Extraction,
+    link_made: Link | None,
     proposals: list[Proposal],
     calls: Calls,
     warnings: list[str],
-) -> tuple[Writing, str | None]:
+) -> str | None:
     """One transaction; answers the job that is now ours to do, if there is one."""
     async with job.finishing() as session:
-        applied = await write_proposals(session, who, writing, proposals, link=_link(job, writing, found))
+        applied = await write_proposals(session, who, writing, proposals, link=link_made)
         if applied.changed:
             # Changed or deleted meanwhile: what was read is not what it says, so it is read again.
             raise Postponed(datetime.now(UTC))
@@ -246,16 +247,14 @@ async def _write(
             "usage": calls.as_dict(),
             **({} if applied.link_job is None else {"graph_job_id": str(applied.link_job)}),
         }
-    return writing, None if applied.link_job is None or applied.waits else str(applied.link_job)
+    return None if applied.link_job is None or applied.waits else str(applied.link_job)
 
 
-async def _link_now(job: Job, writing: Writing, found: Extraction, job_id: str) -> None:
+async def _link_now(job: Job, source: Source, made: Link, job_id: str) -> None:
     """Does the job that was just made, which saves it the way through the queue; it goes there when this fails."""
-    link_made = _link(job, writing, found)
-    assert link_made is not None
-    linking = job.follow_up(job_id, "graph_link", payload=link_made.payload, max_attempts=link_made.attempts)
+    linking = job.follow_up(job_id, "graph_link", payload=made.payload, max_attempts=made.attempts)
     try:
-        await _link_facts(linking, writing.source)
+        await _link_facts(linking, source)
     except LeaseLost:
         pass
     except Exception as problem:  # noqa: BLE001 - what was extracted is written; the queue tries this again
@@ -263,12 +262,12 @@ async def _link_now(job: Job, writing: Writing, found: Extraction, job_id: str) 
         await linking.give_back(problem, seconds=BACKOFF[0])
 
 
-def _link(job: Job, writing: Writing, found: Extraction) -> Link | None:
-    if not (writing.settings.writes and writing.settings.graph_enabled and found.relations):
+def _link(job: Job, source: Source, settings: PipelineSettings, found: Extraction) -> Link | None:
+    if not (settings.writes and settings.graph_enabled and found.relations):
         return None
     payload: dict[str, Any] = {
-        "note_id": writing.source.note_id,
-        "garden_id": writing.source.garden_id,
+        "note_id": source.note_id,
+        "garden_id": source.garden_id,
         "relations": msgspec.to_builtins(found.relations),
     }
     return Link(payload=payload, attempts=LINK_ATTEMPTS, owner=job.owner, lease_seconds=LINK_LEASE_SECONDS)
