@@ -51,6 +51,8 @@ class Rule(StrEnum):
     """As REACH, and what belongs to every project of the tenant."""
     JOURNAL = "journal"
     """As PROJECT, the agent's own rows alone, less what is suppressed; with reach legal_hold those of all agents."""
+    OBJECTS = "objects"
+    """As VOCABULARY, less what is suppressed; what is written belongs to the current project, or to every project."""
     CUSTODY = "custody"
     """As PROJECT, with reach legal_hold alone: nobody else learns that there is such a row."""
 
@@ -64,12 +66,14 @@ EXPRESSIONS: dict[Rule, str] = {
     Rule.CUSTODY: f"({_TENANT} AND {_PROJECT} AND {_HOLD})",
     Rule.JOURNAL: f"({_TENANT} AND {_PROJECT} AND ({_OWN} OR {_HOLD}) AND {_SUPPRESSION})",
     Rule.VOCABULARY: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}))",
+    Rule.OBJECTS: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
 }
 # What may be written, where that differs from what may be seen.
 CHECKS: dict[Rule, str] = {
     **EXPRESSIONS,
     Rule.MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
     Rule.NAMES: f"({_TENANT} AND {_PROJECT})",
+    Rule.OBJECTS: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT}))",
 }
 
 

@@ -18,6 +18,9 @@ TABLE_MODULES = (
     "app.history.tables",
     "app.recall.tables",
     "app.pipeline.tables",
+    "app.branches.tables",
+    "app.objects.types.tables",
+    "app.objects.tables",
 )
 
 

@@ -64,6 +64,7 @@ graph_entities = Table(
         nullable=True,
         comment="shown to writers who must not know that it is hidden",
     ),
+    Column("object_canonical_id", Uuid(as_uuid=False), nullable=True, comment="the object that stands for it"),
     PrimaryKeyConstraint("tenant_id", "entity_id"),
     UniqueConstraint("tenant_id", "project_id", "canonical_norm", name="graph_entities_name_key"),
     ForeignKeyConstraint(["tenant_id", "merged_into"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
@@ -73,6 +74,12 @@ graph_entities = Table(
         "tenant_id",
         "merged_into",
         postgresql_where=text("merged_into IS NOT NULL"),
+    ),
+    Index(
+        "graph_entities_object_idx",
+        "tenant_id",
+        "object_canonical_id",
+        postgresql_where=text("object_canonical_id IS NOT NULL"),
     ),
     info={"rls": Rule.NAMES, "grants": "SELECT"},
 )

@@ -14,6 +14,8 @@ from app.tenancy.tables import api_keys, garden_members, gardens, platform_keys,
 
 # All tenants, for the platform key and the command line.
 LIST_TENANTS = "SELECT * FROM list_tenants(%s, %s)"
+# A project's branch `main`, or the tenant's own: made when it is missing.
+MAIN_BRANCH = text("SELECT main_branch(:project)")
 
 KEY_COLUMNS = [
     api_keys.c[name]
@@ -32,7 +34,10 @@ _PROJECT_COLUMNS = (projects.c.project_id, projects.c.name, projects.c.created_a
 async def insert_tenant(session: Session, *, tenant_id: str, name: str, now: datetime) -> dict[str, Any] | None:
     """A new tenant, or None when the id is taken."""
     statement = upsert(tenants).values(tenant_id=tenant_id, name=name, created_at=now)
-    return await session.row(statement.on_conflict_do_nothing().returning(tenants))
+    made = await session.row(statement.on_conflict_do_nothing().returning(tenants))
+    if made is not None:
+        await session.execute(MAIN_BRANCH, {"project": None})
+    return made
 
 
 async def find_tenant(session: Session, *, tenant_id: str) -> dict[str, Any] | None:
@@ -46,7 +51,10 @@ async def insert_project(
     """A new project, or None when the id is taken."""
     statement = upsert(projects).values(tenant_id=tenant_id, project_id=project_id, name=name, created_at=now)
     try:
-        return await session.row(statement.on_conflict_do_nothing().returning(*_PROJECT_COLUMNS))
+        made = await session.row(statement.on_conflict_do_nothing().returning(*_PROJECT_COLUMNS))
+        if made is not None:
+            await session.execute(MAIN_BRANCH, {"project": project_id})
+        return made
     except IntegrityError as problem:
         raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found") from problem
 

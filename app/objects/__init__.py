@@ -1,0 +1,1 @@
+"""Objects: what is curated. Typed by JSON Schema, versioned, linked by typed relationships."""
