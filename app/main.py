@@ -33,6 +33,8 @@ from app.notes.documents.routes import router as documents_router
 from app.notes.documents.service import KIND as DOCUMENT_INGEST
 from app.notes.documents.tasks import Ingestion
 from app.notes.routes import router as notes_router
+from app.objects.routes import router as objects_router
+from app.objects.types.routes import router as types_router
 from app.pipeline.models import Models
 from app.pipeline.routes import router as pipeline_router
 from app.pipeline.tasks import BACKOFF, ExtractTask, link
@@ -204,6 +206,8 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             upkeep_router,
             history_router,
             graph_router,
+            types_router,
+            objects_router,
             embedding_router,
             recall_router,
             cards_router,

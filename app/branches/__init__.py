@@ -1,1 +1,1 @@
-"""Branches: lanes in which objects evolve. Each project has a `main`, and so have the tenant's objects of no project."""
+"""Branches: lanes in which objects evolve. Each project has a `main`, and so have objects of no project."""

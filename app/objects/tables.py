@@ -1,7 +1,8 @@
 """Tables of the room objects.
 
-Every version is a row that never changes. Beside them stands one row for each object and branch, its head: what is read,
-listed and walked is read there, so that history costs nothing. What belongs to a head is told by its place, not by a flag.
+Every version is a row that never changes. Beside them stands one row for each object and branch, its head: what is
+read, listed and walked is read there, so that history costs nothing. That a version is the head is told by its place,
+not by a flag.
 """
 
 from typing import Any
@@ -23,7 +24,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
-    desc,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
@@ -115,7 +115,7 @@ graph_objects = Table(
     Column("terms", TSVECTOR, nullable=False, server_default=text("''::tsvector")),
     Column("terms_length", Integer, Computed("count_terms(terms)", persisted=True), nullable=True),
     Column("embed_text", Text, nullable=True, comment="what is embedded of it; NULL: it is not to be embedded"),
-    PrimaryKeyConstraint("tenant_id", "branch_id", "canonical_id"),
+    PrimaryKeyConstraint("tenant_id", "canonical_id", "branch_id"),
     Index(
         "graph_objects_key_key",
         *("tenant_id", "branch_id", "type", "key"),
@@ -153,7 +153,7 @@ graph_object_versions = Table(
 
 # What a walk returns of an edge and what it and the policy ask of it: with it in the index, the table is not read.
 _WALKED = ["type", "valid_from", "valid_to", "project_id", "suppression"]
-_ORDER = (text("weight DESC NULLS LAST"), desc("canonical_id"))
+_ORDER = (text("weight DESC NULLS LAST"), text("canonical_id DESC"))
 
 # The heads of relationships: adjacency is their two walking indexes, which hold what is live and nothing else.
 graph_relationships = Table(
@@ -167,7 +167,7 @@ graph_relationships = Table(
     Column("one_src", Boolean, nullable=False, comment="its type allows one such relationship from an object"),
     Column("one_dst", Boolean, nullable=False, comment="and one to an object"),
     _id("deleted_with", nullable=True, comment="the object whose deletion took it along"),
-    PrimaryKeyConstraint("tenant_id", "branch_id", "canonical_id"),
+    PrimaryKeyConstraint("tenant_id", "canonical_id", "branch_id"),
     Index(
         "graph_relationships_triple_key",
         *("tenant_id", "branch_id", "src_id", "type", "dst_id"),

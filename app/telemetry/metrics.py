@@ -59,6 +59,18 @@ EMBEDDING_BREAKER = Gauge(
     multiprocess_mode="mostrecent",
 )
 
+CHANGE_PATHS = Histogram(
+    "palimpsest_change_paths",
+    "Places that differ from one version of an object to the next.",
+    buckets=(0, 1, 2, 5, 10, 20, 50, 100, 500, 1000),
+)
+CHANGE_SUMMARY_BYTES = Histogram(
+    "palimpsest_change_summary_size_bytes",
+    "How long summaries of changes are.",
+    buckets=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
+)
+CHANGES_TRUNCATED = Counter("palimpsest_change_truncated", "Summaries of changes that were too long to be kept whole.")
+
 
 class _QueueCollector(Collector):
     """Gauges of the queue, read from the database when somebody asks."""

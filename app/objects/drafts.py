@@ -1,0 +1,99 @@
+"""What a version is made of: bounds, titles, hashes, and the text by which an object is found."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+
+from app.db.database import Row
+from app.errors import BadRequest, Forbidden, TooLarge
+from app.objects.changes import encode_canonical, hash_content
+from app.objects.pointers import resolve
+from app.objects.types.validation import depth_of
+from app.web.auth import Principal
+from app.web.inputs import as_utc
+
+MAX_PROPERTIES_BYTES = 256 * 1024
+MAX_EVIDENCE_BYTES = 64 * 1024
+MAX_DEPTH = 32
+MAX_EMBED_TEXT = 20_000
+# PostgreSQL holds far larger numbers than anybody reads back.
+MAX_DIGITS = 10**300
+
+
+def check_json(value: Any, field: str, *, most: int = MAX_PROPERTIES_BYTES) -> None:
+    """Refuses JSON that is too large, too deep, or has numbers beyond all reason."""
+    if depth_of(value) > MAX_DEPTH:
+        raise BadRequest(f"{field}: nested more than {MAX_DEPTH} levels deep; make it flatter.", code="too_deep")
+    if len(encode_canonical(value)) > most:
+        raise TooLarge(f"{field}: over {most // 1024} KiB; store long texts as notes or documents.", code="too_large")
+    if any(isinstance(number, int) and abs(number) > MAX_DIGITS for number in _scalars(value)):
+        raise BadRequest(f"{field}: holds a number of more than 300 digits.", code="number_out_of_range")
+
+
+def check_period(begin: datetime | None, end: datetime | None, *, names: tuple[str, str]) -> None:
+    """Refuses a time that ends before it begins."""
+    if begin is not None and end is not None and end <= begin:
+        raise BadRequest(f"{names[1]}: not after {names[0]}.", code="invalid_period")
+
+
+def moment(value: Any, field: str) -> datetime | None:
+    """A time in UTC, or none."""
+    return None if value is None else as_utc(value, field)
+
+
+def choose_project(who: Principal, wanted: Any, project: str) -> str | None:
+    """The project that something is written to: the caller's, or with null every project, for administrators."""
+    if wanted is msgspec.UNSET or wanted == project:
+        return project
+    if wanted is not None:
+        raise BadRequest(
+            f"project_id: this request works in {project}; send X-Project-Id for another.", code="project_mismatch"
+        )
+    require_shared(who, None)
+    return None
+
+
+def require_shared(who: Principal, project: str | None) -> None:
+    """Only administrators write what belongs to every project."""
+    if project is None and not who.is_admin:
+        raise Forbidden("What belongs to every project is written by keys of kind admin.", code="wrong_key_kind")
+
+
+def derive_title(*, properties: dict[str, Any], key: str | None) -> str | None:
+    """What an object is called when nobody says: its property title or name, or its key."""
+    for name in ("title", "name"):
+        if isinstance(value := properties.get(name), str) and value.strip():
+            return value.strip()[:1000]
+    return key
+
+
+def describe(row: Row, object_type: Row | None) -> Row:
+    """Hash and searchable text of an object, as its type has it."""
+    searched = object_type is None or object_type["fts_enabled"]
+    policy = "optional" if object_type is None else object_type["embedding_policy"]
+    paths = None if object_type is None else object_type["embedding_relevant_paths"]
+    content = hash_content(properties=row["properties"], status=row["status"], key=row["key"], labels=row["labels"])
+    text = None if policy == "disabled" else embed_text(title=row["title"], properties=row["properties"], paths=paths)
+    return {"content_hash": content.hex(), "searched": searched, "embed_text": text}
+
+
+def embed_text(*, title: str | None, properties: dict[str, Any], paths: list[str] | None) -> str | None:
+    """The text that is embedded of an object: its title and the words of what counts; None when there are none."""
+    counted: list[Any] = [properties] if paths is None else [resolve(properties, path) for path in paths]
+    words = [str(value) for part in counted for value in _scalars(part) if isinstance(value, str) and value.strip()]
+    text = "\n".join(dict.fromkeys([*([title] if title else []), *words]))
+    return text[:MAX_EMBED_TEXT] or None
+
+
+def _scalars(value: Any) -> Iterable[Any]:
+    """Every value within a document that is neither object nor array, in its order."""
+    if isinstance(value, dict):
+        for member in cast(dict[str, Any], value).values():
+            yield from _scalars(member)
+    elif isinstance(value, list):
+        for member in cast(list[Any], value):
+            yield from _scalars(member)
+    else:
+        yield value

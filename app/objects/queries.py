@@ -1,0 +1,149 @@
+"""All SQL of the room objects. Statements for objects and relationships differ in their columns alone."""
+
+from typing import Any, Literal
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.exc import IntegrityError
+
+from app.db.database import Session
+from app.errors import AppError, BadRequest, Conflict
+
+Kind = Literal["object", "relationship"]
+
+_SHARED = (
+    "canonical_id", "version_id", "version", "branch_id", "project_id", "type", "properties", "evidence",
+    "content_hash", "schema_version", "deleted_at", "created_at",
+)  # fmt: skip
+OWN: dict[Kind, tuple[str, ...]] = {
+    "object": ("subtype", "key", "title", "status", "labels", "effective_from", "effective_to"),
+    "relationship": ("src_id", "dst_id", "weight", "role_src", "role_dst", "valid_from", "valid_to"),
+}
+
+
+def _listed(kind: Kind, alias: str) -> str:
+    return ", ".join(f"{alias}.{name}" for name in (*_SHARED, *OWN[kind]))
+
+
+def _head(kind: Kind) -> str:
+    return f"SELECT {_listed(kind, 'h')}, h.updated_at, true AS is_head FROM graph_{kind}s h"
+
+
+_KINDS: tuple[Kind, ...] = ("object", "relationship")
+# The branches that a request works in: its project's main, and the one of what belongs to every project.
+BRANCHES = text(
+    "SELECT main_branch(CAST(:project AS text)) AS own, "
+    "(SELECT b.branch_id FROM branches b WHERE b.tenant_id = :tenant AND b.project_id IS NULL AND b.name = 'main') "
+    "AS shared"
+)
+SHARED_BRANCH = text("SELECT main_branch(NULL) AS shared")
+FIND_BRANCH = text(
+    "SELECT b.branch_id, b.project_id FROM branches b "
+    "WHERE b.tenant_id = :tenant AND b.branch_id = CAST(:branch AS uuid)"
+)
+# What an id names, of an object or of one of its versions: the head on each branch, and which version was meant.
+HEADS: dict[Kind, TextClause] = {
+    kind: text(
+        f"SELECT {_listed(kind, 'h')}, h.updated_at, true AS is_head, v.version AS meant, v.version_id AS meant_id, "
+        f"(SELECT s.supersedes_id FROM graph_{kind}_versions s "
+        "WHERE s.tenant_id = :tenant AND s.version_id = h.version_id) AS supersedes_id, "
+        f"v.branch_id AS meant_branch FROM graph_{kind}_versions v "
+        f"JOIN graph_{kind}s h ON h.tenant_id = :tenant AND h.canonical_id = v.canonical_id "
+        "WHERE v.tenant_id = :tenant AND v.version_id = CAST(:id AS uuid)"
+    )
+    for kind in _KINDS
+}
+LOCK_HEADS: dict[Kind, TextClause] = {kind: text(f"{HEADS[kind].text} FOR UPDATE OF h") for kind in _KINDS}
+# The objects that relationships are to link, held so that nobody deletes them meanwhile.
+HOLD_ENDS = text(
+    "SELECT v.version_id AS given, h.canonical_id, h.branch_id, h.project_id, h.type, h.deleted_at "
+    "FROM graph_object_versions v JOIN graph_objects h ON h.tenant_id = :tenant AND h.canonical_id = v.canonical_id "
+    "WHERE v.tenant_id = :tenant AND v.version_id = ANY (CAST(:ids AS uuid[])) "
+    "ORDER BY h.canonical_id FOR SHARE OF h"
+)
+# Where objects belong, whatever the project of the request.
+FIND_ENDS = (
+    "SELECT v.version_id AS given, v.project_id FROM graph_object_versions v "
+    "WHERE v.tenant_id = %(tenant)s AND v.version_id = ANY (%(ids)s::uuid[])"
+)
+STORE_OBJECTS = text("SELECT * FROM store_objects(:tenant, :agent, CAST(:rows AS json), :now)")
+LINK_OBJECTS = text("SELECT * FROM link_objects(:tenant, :agent, CAST(:rows AS json), :now)")
+_CHANGE: dict[Kind, TextClause] = {
+    kind: text(f"SELECT change_{kind}(:tenant, :agent, CAST(:row AS json), :now)") for kind in _KINDS
+}
+UNLINK_OBJECT = text("SELECT unlink_object(:tenant, :agent, CAST(:id AS uuid), :now) AS relationships")
+RELINK_OBJECT = text("SELECT relink_object(:tenant, :agent, CAST(:id AS uuid), :now) AS relationships")
+_TAKEN: dict[str, tuple[str, str]] = {
+    "graph_objects_key_key": ("object_key_exists", "key: a live object of this type has it already."),
+    "graph_relationships_triple_key": (
+        "relationship_exists",
+        "A live relationship links the same objects in the same way already.",
+    ),
+}
+
+
+async def change(session: Session, kind: Kind, *, tenant: str, agent: str, row: str, now: Any) -> None:
+    """Gives an object or a relationship its next version; where that would stand in another's place it is refused."""
+    try:
+        await session.execute(_CHANGE[kind], {"tenant": tenant, "agent": agent, "row": row, "now": now})
+    except IntegrityError as problem:
+        raise _taken(problem) from problem
+
+
+def _taken(problem: IntegrityError) -> AppError:
+    name = getattr(getattr(problem.orig, "diag", None), "constraint_name", None) or ""
+    if name in _TAKEN:
+        code, message = _TAKEN[name]
+        return Conflict(message, code=code)
+    side = {"graph_relationships_one_src_key": "src", "graph_relationships_one_dst_key": "dst"}.get(name)
+    if side is None:
+        raise problem
+    return multiplicity_violated(side, None)
+
+
+def multiplicity_violated(side: str, name: str | None) -> BadRequest:
+    """The error for a second relationship where its type allows one."""
+    end = {"src": "source", "dst": "destination"}[side]
+    return BadRequest(
+        f"{side}_id: this object is the {end} of a relationship of type {name or 'this'} already, and the type allows "
+        "one; delete that one first.",
+        code="relationship_multiplicity_violation",
+        details={"side": side, "type": name},
+    )
+
+
+def select_versions(kind: Kind, *, by_number: bool = False) -> str:
+    """Versions of one thing on one branch, newest first; or the one of a number."""
+    condition = "v.version = %(version)s" if by_number else "(%(after)s::int IS NULL OR v.version < %(after)s)"
+    return (
+        f"SELECT {_listed(kind, 'v')}, v.supersedes_id, v.change_summary, v.written_by, "
+        f"v.version_id = h.version_id AS is_head FROM graph_{kind}_versions v "
+        f"JOIN graph_{kind}s h ON h.tenant_id = %(tenant)s AND h.canonical_id = v.canonical_id "
+        "AND h.branch_id = v.branch_id "
+        "WHERE v.tenant_id = %(tenant)s AND v.canonical_id = %(canonical)s::uuid AND v.branch_id = %(branch)s::uuid "
+        f"AND {condition} ORDER BY v.version DESC LIMIT %(limit)s"
+    )
+
+
+_EQUAL = {
+    "object": ("type", "status", "key", "subtype"),
+    "relationship": ("type", "src_id", "dst_id"),
+}
+_IDS = frozenset({"src_id", "dst_id"})
+
+
+def select_heads(kind: Kind, *, given: set[str], contained: bool) -> str:
+    """A page of live heads, newest first, of the project and of those that belong to every project."""
+    conditions = ["h.tenant_id = %(tenant)s", "h.branch_id IN (%(branch)s::uuid, %(shared)s::uuid)"]
+    conditions.append("h.deleted_at IS NOT NULL" if "deleted" in given else "h.deleted_at IS NULL")
+    conditions += [f"h.{name} = %({name})s{'::uuid' if name in _IDS else ''}" for name in _EQUAL[kind] if name in given]
+    if "object_id" in given:
+        conditions.append("(h.src_id = %(object_id)s::uuid OR h.dst_id = %(object_id)s::uuid)")
+    if "after" in given:
+        conditions.append("h.canonical_id < %(after)s::uuid")
+    if contained:
+        conditions.append(
+            "h.canonical_id IN (SELECT c.canonical_id FROM contain_objects(%(branch)s::uuid, %(shared)s::uuid, "
+            "%(type)s, %(subtype)s, %(status)s, %(key)s, %(labels)s::text[], %(properties)s::jsonb, %(after)s::uuid, "
+            "%(limit)s) c)"
+        )
+    return f"{_head(kind)} WHERE {' AND '.join(conditions)} ORDER BY h.canonical_id DESC LIMIT %(limit)s"

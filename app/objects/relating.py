@@ -1,0 +1,353 @@
+"""Use cases of relationships: link, read, change, delete, restore, list."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from app.db.database import Database, Row, Session
+from app.errors import AppError, BadRequest, Conflict, NotFound, Unprocessable
+from app.objects import queries
+from app.objects.changes import hash_content, same, summarize
+from app.objects.drafts import MAX_EVIDENCE_BYTES, check_json, check_period, choose_project, moment
+from app.objects.schemas import (
+    RelationshipCreate,
+    RelationshipCreated,
+    RelationshipList,
+    RelationshipPatch,
+    RelationshipRead,
+    RelationshipVersions,
+)
+from app.objects.types.service import Types, read_types
+from app.objects.versioning import (
+    Branches,
+    advance,
+    alone,
+    changed_fields,
+    encode_row,
+    end_summary,
+    find_branches,
+    list_versions,
+    lock_head,
+    no_effective_change,
+    observe,
+    patched,
+    present,
+    read_version,
+    record_made,
+    shared_branch,
+)
+from app.web.auth import Principal, new_id, require_project
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+Outcome = Literal["created", "updated", "unchanged"]
+SIDES = ("src", "dst")
+
+
+async def create_relationship(db: Database, who: Principal, *, data: RelationshipCreate, once: Once) -> Answer:
+    """Links two objects; the same link again takes on what is new of it, and is no second one."""
+    await refuse_foreign(db, who, [data.src_id, data.dst_id])
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        with alone():
+            ((row, outcome, warnings),) = await store_relationships(step.session, who, [data])
+        body = RelationshipCreated(
+            relationship=RelationshipRead(**present(row)),
+            created=outcome == "created",
+            warnings=warnings or msgspec.UNSET,
+        )
+        return await step.answer(201 if outcome == "created" else 200, body)
+
+
+async def refuse_foreign(db: Database, who: Principal, ids: list[UUID]) -> None:
+    """Tells a caller who may read all projects that an object belongs to another one; to all others it is unknown."""
+    wide = who.across_projects()
+    if wide is who or not ids:
+        return
+    given = {"tenant": who.tenant_id, "ids": [str(found) for found in ids]}
+    for row in await db.query(wide, queries.FIND_ENDS, given):
+        if row["project_id"] not in (None, who.project_id):
+            raise _mismatch(
+                f"The object {row['given']} belongs to project {row['project_id']}, this request works in "
+                f"{who.project_id}."
+            )
+
+
+async def store_relationships(
+    session: Session, who: Principal, items: list[RelationshipCreate]
+) -> list[tuple[Row, Outcome, list[str]]]:
+    """Stores relationships, all or none; an error names the place it stands at by `index`."""
+    branches = {wanted: await find_branches(session, who, branch_id=wanted) for wanted in {i.branch_id for i in items}}
+    ids = sorted({str(end) for item in items for end in (item.src_id, item.dst_id)})
+    ends: dict[str, list[Row]] = {}
+    for row in await session.rows(queries.HOLD_ENDS, {"tenant": who.tenant_id, "ids": ids}):
+        ends.setdefault(str(row["given"]), []).append(row)
+    asked = [(item.type, item.schema_version) for item in items if item.schema_version is not None]
+    types = await read_types(session, who, "relationship", names=[item.type for item in items], versions=asked)
+    shared: str | None = None
+    rows: list[Row] = []
+    for index, item in enumerate(items):
+        try:
+            row = _new_row(who, item, branches[item.branch_id], types, ends)
+            if row["project_id"] is None and item.branch_id is None:
+                shared = shared or await shared_branch(session)
+                row["branch_id"] = shared
+            rows.append(row)
+        except AppError as problem:
+            problem.details.setdefault("index", index)
+            raise
+    return await _link(session, who, items, rows, types)
+
+
+async def _link(
+    session: Session, who: Principal, items: list[RelationshipCreate], rows: list[Row], types: Types
+) -> list[tuple[Row, Outcome, list[str]]]:
+    now = datetime.now(UTC)
+    place = {"tenant": who.tenant_id, "agent": who.agent_id}
+    found = await session.rows(queries.LINK_OBJECTS, {**place, "rows": encode_row(rows), "now": now})
+    outcomes = {str(row["canonical_id"]): row for row in found}
+    linked: list[tuple[Row, Outcome, list[str]]] = []
+    made: list[Row] = []
+    for index, (item, row) in enumerate(zip(items, rows, strict=True)):
+        outcome = outcomes[row["canonical_id"]]
+        warnings = _warnings(types, row)
+        if outcome["outcome"] == "created":
+            observe(row["change_summary"])
+            made.append(row)
+            linked.append((_as_head(row, now), "created", warnings))
+        elif outcome["outcome"] == "exists":
+            try:
+                linked.append((*await _take_on(session, who, outcome["existing_id"], item), warnings))
+            except AppError as problem:
+                problem.details.setdefault("index", index)
+                raise
+        else:
+            problem = queries.multiplicity_violated(outcome["outcome"], row["type"])
+            problem.details["index"] = index
+            raise problem
+    if made:
+        listed = [{"canonical_id": row["canonical_id"], "type": row["type"]} for row in made]
+        await record_made(session, who, "relationship", listed, [row["change_summary"] for row in made])
+    return linked
+
+
+async def _take_on(session: Session, who: Principal, known: Any, item: RelationshipCreate) -> tuple[Row, Outcome]:
+    """The relationship that was there, with what a create says of it anew."""
+    head = await lock_head(session, who, "relationship", thing_id=UUID(str(known)), if_match=None)
+    given = RelationshipPatch(
+        properties=item.properties,
+        **{
+            name: value
+            for name in ("weight", "role_src", "role_dst", "valid_from", "valid_to", "evidence")
+            if (value := getattr(item, name)) is not None
+        },
+    )
+    try:
+        return await _patch(session, who, head, given, replaced=True), "updated"
+    except Conflict as problem:
+        if problem.code != "no_effective_change":
+            raise
+        return head, "unchanged"
+
+
+def _new_row(
+    who: Principal,
+    data: RelationshipCreate,
+    branches: Branches,
+    types: Types,
+    ends: dict[str, list[Row]],
+) -> Row:
+    check_json(data.properties, "properties")
+    check_json(data.evidence, "evidence", most=MAX_EVIDENCE_BYTES)
+    begin, end = moment(data.valid_from, "valid_from"), moment(data.valid_to, "valid_to")
+    check_period(begin, end, names=("valid_from", "valid_to"))
+    project = choose_project(who, data.project_id, require_project(who))
+    given = {"src": str(data.src_id), "dst": str(data.dst_id)}
+    linked = {side: _end_of(side, given[side], ends, branches) for side in SIDES}
+    if linked["src"]["canonical_id"] == linked["dst"]["canonical_id"]:
+        raise BadRequest("dst_id: an object cannot be linked to itself.", code="self_loop_not_allowed")
+    if project is None and any(found["project_id"] is not None for found in linked.values()):
+        raise _mismatch("A relationship of every project links objects of every project.")
+    found = types.find(data.type, data.schema_version)
+    for side in SIDES:
+        allowed: list[str] = [] if found is None else found[f"allowed_{side}_types"]
+        if allowed and linked[side]["type"] not in allowed:
+            raise _not_allowed(side, data.type, linked[side]["type"], allowed)
+    version = types.check(data.type, data.properties, version=data.schema_version)
+    content = hash_content(properties=data.properties, status=None, key=None, labels=[])
+    return {
+        "branch_id": branches.target,
+        "canonical_id": new_id(),
+        "project_id": project,
+        "type": data.type,
+        "src_id": str(linked["src"]["canonical_id"]),
+        "dst_id": str(linked["dst"]["canonical_id"]),
+        "weight": data.weight,
+        "role_src": data.role_src,
+        "role_dst": data.role_dst,
+        "valid_from": begin,
+        "valid_to": end,
+        "properties": data.properties,
+        "evidence": data.evidence,
+        "content_hash": content.hex(),
+        "schema_version": version,
+        "change_summary": summarize({}, data.properties),
+    }
+
+
+def _end_of(side: str, given: str, ends: dict[str, list[Row]], branches: Branches) -> Row:
+    """The object at one end: on the relationship's branch, or of every project."""
+    heads = ends.get(given, [])
+    if not heads:
+        raise NotFound(f"{side}_id: there is no such object.", code=f"{side}_object_not_found")
+    for head in heads:
+        if str(head["branch_id"]) in (branches.target, branches.shared):
+            if head["deleted_at"] is not None:
+                raise Conflict(f"{side}_id: this object is deleted; restore it first.", code=f"{side}_object_deleted")
+            return head
+    raise BadRequest(f"{side}_id: this object is on another branch.", code="relationship_branch_mismatch")
+
+
+def _mismatch(message: str) -> BadRequest:
+    return BadRequest(message, code="relationship_project_mismatch")
+
+
+def _not_allowed(side: str, name: str, given: str, allowed: list[str]) -> Unprocessable:
+    return Unprocessable(
+        f"{side}_id: relationships of type {name} take objects of type {', '.join(allowed[:10])} here, not {given}.",
+        code="relationship_schema_validation_failed",
+        details={"side": side, "type": name, "object_type": given, "allowed": allowed},
+    )
+
+
+def _as_head(row: Row, now: datetime) -> Row:
+    kept = {name: value for name, value in row.items() if name != "change_summary"}
+    return kept | {
+        "created_at": now,
+        "updated_at": now,
+        "deleted_at": None,
+        "version_id": row["canonical_id"],
+        "version": 1,
+        "is_head": True,
+        "supersedes_id": None,
+        "content_hash": bytes.fromhex(row["content_hash"]),
+    }
+
+
+def _warnings(types: Types, row: Row) -> list[str]:
+    if types.find(row["type"]) is not None:
+        return []
+    return [f"type: {row['type']} is not registered; neither its ends nor its properties were checked."]
+
+
+async def get_relationship(db: Database, who: Principal, *, relationship_id: UUID, deleted: bool) -> RelationshipRead:
+    """A relationship as it is now, or one of its earlier versions by that version's id."""
+    found = await read_version(db, who, "relationship", thing_id=relationship_id, branch_id=None, deleted=deleted)
+    return RelationshipRead(**present(found))
+
+
+async def patch_relationship(
+    db: Database, who: Principal, *, relationship_id: UUID, data: RelationshipPatch, if_match: str | None
+) -> RelationshipRead:
+    """Makes the next version; what changes nothing makes none."""
+    async with db.tenant(who) as session:
+        head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=if_match)
+        row = await _patch(session, who, head, data)
+    return RelationshipRead(**present(row))
+
+
+async def _patch(
+    session: Session, who: Principal, head: Row, data: RelationshipPatch, *, replaced: bool = False
+) -> Row:
+    state = patched("relationship", head, data)
+    if replaced:
+        state["properties"] = data.properties
+    for name in ("valid_from", "valid_to"):
+        state[name] = moment(state[name], name)
+    check_period(state["valid_from"], state["valid_to"], names=("valid_from", "valid_to"))
+    check_json(state["properties"], "properties")
+    check_json(state["evidence"], "evidence", most=MAX_EVIDENCE_BYTES)
+    fields = changed_fields("relationship", head, state)
+    asked = state["asked_version"]
+    if not fields and same(head["properties"], state["properties"]) and asked in (None, head["schema_version"]):
+        raise no_effective_change("relationship", head)
+    versions = [] if asked is None else [(head["type"], asked)]
+    types = await read_types(session, who, "relationship", names=[head["type"]], versions=versions)
+    state["schema_version"] = types.check(head["type"], state["properties"], version=asked)
+    content = hash_content(properties=state["properties"], status=None, key=None, labels=[])
+    return await advance(
+        session,
+        who,
+        "relationship",
+        head=head,
+        state=state,
+        described={"content_hash": content.hex()},
+        summary=summarize(head["properties"], state["properties"], fields=fields),
+    )
+
+
+async def delete_relationship(db: Database, who: Principal, *, relationship_id: UUID, if_match: str | None) -> None:
+    """Deletes a relationship by a new version; it can be restored."""
+    async with db.tenant(who) as session:
+        head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=if_match)
+        summary = end_summary(head["properties"], {}, "deleted")
+        await _end(session, who, head, summary, deleted_at=datetime.now(UTC))
+
+
+async def restore_relationship(db: Database, who: Principal, *, relationship_id: UUID) -> RelationshipRead:
+    """Brings a deleted relationship back by a new version, where both objects live and its place is free."""
+    async with db.tenant(who) as session:
+        head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=None, deleted=True)
+        ids = [str(head["src_id"]), str(head["dst_id"])]
+        held = {
+            str(row["canonical_id"]): row["deleted_at"]
+            for row in await session.rows(queries.HOLD_ENDS, {"tenant": who.tenant_id, "ids": ids})
+        }
+        for side in SIDES:
+            end = str(head[f"{side}_id"])
+            if end not in held:
+                raise NotFound("There is no such object any more.", code=f"{side}_object_not_found")
+            if held[end] is not None:
+                raise Conflict(f"{side}_id: this object is deleted; restore it first.", code=f"{side}_object_deleted")
+        row = await _end(session, who, head, end_summary({}, head["properties"], "restored"), deleted_at=None)
+    return RelationshipRead(**present(row))
+
+
+async def _end(
+    session: Session, who: Principal, head: Row, summary: dict[str, Any], *, deleted_at: datetime | None
+) -> Row:
+    return await advance(
+        session,
+        who,
+        "relationship",
+        head=head,
+        state=head,
+        described={"content_hash": bytes(head["content_hash"]).hex()},
+        summary=summary,
+        deleted_at=deleted_at,
+    )
+
+
+async def list_relationships(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> RelationshipList:
+    """Live relationships of the project and those of every project, newest first."""
+    async with db.tenant(who) as session:
+        branches = await find_branches(session, who)
+        after = None if page.after is None else page.after[0]
+        given = {name for name, value in {**filters, "after": after}.items() if value}
+        place = {"tenant": who.tenant_id, "branch": branches.own, "shared": branches.shared}
+        params = {**filters, **place, "after": after, "limit": page.limit + 1}
+        found = await session.query(queries.select_heads("relationship", given=given, contained=False), params)
+    rows, next_cursor = page.cut(found, key=lambda row: [str(row["canonical_id"])])
+    return RelationshipList(relationships=[RelationshipRead(**present(row)) for row in rows], next_cursor=next_cursor)
+
+
+async def list_relationship_versions(
+    db: Database, who: Principal, *, relationship_id: UUID, summaries: bool, page: Page
+) -> RelationshipVersions:
+    """All versions of a relationship, newest first, also of a deleted one."""
+    rows, next_cursor = await list_versions(db, who, "relationship", thing_id=relationship_id, page=page)
+    shown = [RelationshipRead(**present(row, summary=summaries)) for row in rows]
+    return RelationshipVersions(versions=shown, next_cursor=next_cursor)

@@ -1,0 +1,112 @@
+"""All SQL of the registries of types. `kind` is object or relationship: one statement serves both."""
+
+from typing import Any, Literal
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.exc import IntegrityError
+
+from app.db.database import Row, Session
+from app.errors import Conflict
+
+Kind = Literal["object", "relationship"]
+
+_OWN = {
+    "object": ("embedding_policy", "embedding_relevant_paths", "fts_enabled"),
+    "relationship": (
+        "allowed_src_types", "allowed_dst_types", "multiplicity_src", "multiplicity_dst", "base_weight",
+        "allow_neighbor", "max_depth_allowed", "reciprocal_boost",
+    ),
+}  # fmt: skip
+_ALL = ("type", "version", "status", "description", "json_schema", "created_by", "created_at")
+# What counts of a version beside its number: the same again is no new one.
+CONTENT: dict[Kind, tuple[str, ...]] = {
+    "object": ("description", "json_schema", *_OWN["object"]),
+    "relationship": ("description", "json_schema", *_OWN["relationship"]),
+}
+
+
+def _columns(kind: Kind) -> tuple[str, ...]:
+    return (*_ALL, *_OWN[kind])
+
+
+def _select(kind: Kind, scope: str) -> str:
+    listed = ", ".join(
+        "t.json_schema::text AS json_schema" if name == "json_schema" else f"t.{name}" for name in _columns(kind)
+    )
+    table = f"{kind}_type_schemas" if scope == "tenant" else f"global_{kind}_type_schemas"
+    mine = "t.tenant_id = :tenant AND " if scope == "tenant" else ""
+    return f"SELECT {listed}, '{scope}' AS scope FROM {table} t WHERE {mine}"
+
+
+def _either(kind: Kind, condition: str) -> str:
+    """A tenant's own and the installation's, where the tenant has none of that name."""
+    own = f"{_select(kind, 'tenant')}{condition}"
+    other = (
+        f"{_select(kind, 'global')}{condition} AND NOT EXISTS (SELECT FROM {kind}_type_schemas o "
+        f"WHERE o.tenant_id = :tenant AND o.type = t.type AND o.status = 'active')"
+    )
+    return f"{own} UNION ALL {other}"
+
+
+_KINDS: tuple[Kind, ...] = ("object", "relationship")
+# The active versions of these types.
+ACTIVE: dict[Kind, TextClause] = {
+    kind: text(_either(kind, "t.status = 'active' AND t.type = ANY (CAST(:types AS text[]))")) for kind in _KINDS
+}
+# All versions of a type, newest first; the tenant's before the installation's.
+VERSIONS: dict[Kind, TextClause] = {
+    kind: text(
+        f"SELECT * FROM ({_select(kind, 'tenant')}t.type = :type UNION ALL {_select(kind, 'global')}t.type = :type) v "
+        "ORDER BY v.scope DESC, v.version DESC"
+    )
+    for kind in _KINDS
+}
+# A page of types by name, newest version first.
+LISTED: dict[Kind, TextClause] = {
+    kind: text(
+        f"SELECT * FROM ({_select(kind, 'tenant')}true UNION ALL {_select(kind, 'global')}true) v "
+        "WHERE (CAST(:status AS text) IS NULL OR v.status = :status) "
+        "AND (CAST(:name AS text) IS NULL OR v.type = :name) "
+        "AND (CAST(:after_type AS text) IS NULL OR (v.type, v.scope, -v.version) "
+        '> (CAST(:after_type AS text) COLLATE "C", :after_scope, -CAST(:after_version AS int))) '
+        "ORDER BY v.type, v.scope, v.version DESC LIMIT :limit"
+    )
+    for kind in _KINDS
+}
+RETIRE: dict[Kind, TextClause] = {
+    kind: text(
+        f"UPDATE {kind}_type_schemas t SET status = 'retired' "
+        "WHERE t.tenant_id = :tenant AND t.type = :type AND t.status = 'active'"
+    )
+    for kind in _KINDS
+}
+SET_STATUS: dict[Kind, TextClause] = {
+    kind: text(
+        f"UPDATE {kind}_type_schemas t SET status = :status "
+        "WHERE t.tenant_id = :tenant AND t.type = :type AND t.version = :version"
+    )
+    for kind in _KINDS
+}
+# Has the relationships of a type kept to how many there may be, or answers where there are more already.
+MARK_MULTIPLICITY = text("SELECT * FROM mark_multiplicity(:type, :one_src, :one_dst)")
+
+
+async def insert_version(session: Session, kind: Kind, *, row: Row) -> None:
+    """Writes a version of a tenant's type; somebody else may have done so at the same moment."""
+    try:
+        await session.execute(_insert(f"{kind}_type_schemas", ("tenant_id", *_columns(kind))), row)
+    except IntegrityError as problem:
+        raise Conflict(
+            "type: somebody else registered a version of it at the same moment; read it and try again.",
+            code="type_version_exists",
+        ) from problem
+
+
+def _insert(table: str, columns: tuple[str, ...]) -> TextClause:
+    values = ", ".join("CAST(:json_schema AS jsonb)" if name == "json_schema" else f":{name}" for name in columns)
+    return text(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})")
+
+
+def insert_global(kind: Kind) -> Any:
+    """The statement that writes a version of the installation's types."""
+    return _insert(f"global_{kind}_type_schemas", _columns(kind))

@@ -1,0 +1,262 @@
+"""Use cases of types: register, read, choose which version counts, and check properties by them."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import msgspec
+
+from app.db.database import Database, Row, Session
+from app.errors import BadRequest, Conflict, NotFound
+from app.objects.types import queries
+from app.objects.types.queries import Kind
+from app.objects.types.schemas import (
+    Multiplicity,
+    ObjectTypeCreate,
+    ObjectTypeCreated,
+    ObjectTypeList,
+    ObjectTypeRead,
+    RankingRule,
+    RelationshipTypeCreate,
+    RelationshipTypeCreated,
+    RelationshipTypeList,
+    RelationshipTypeRead,
+    TypePatch,
+)
+from app.objects.types.validation import compile_schema, depth_of, schema_failed, stored_checker
+from app.web import audit
+from app.web.auth import Principal
+from app.web.idempotency import Answer, Once
+from app.web.pages import Page
+
+Created = ObjectTypeCreated | RelationshipTypeCreated
+CODES: dict[Kind, str] = {
+    "object": "object_schema_validation_failed",
+    "relationship": "relationship_schema_validation_failed",
+}
+
+
+def type_row(kind: Kind, data: ObjectTypeCreate | RelationshipTypeCreate) -> Row:
+    """The columns of a version of a type; a schema that is none is refused here."""
+    compile_schema(data.json_schema)
+    row: Row = {
+        "type": data.type,
+        "description": data.description,
+        "json_schema": msgspec.json.encode(data.json_schema).decode(),
+    }
+    if kind == "object":
+        made = cast(ObjectTypeCreate, data)
+        return row | {
+            "embedding_policy": made.embedding_policy,
+            "embedding_relevant_paths": made.embedding_relevant_paths,
+            "fts_enabled": made.fts_enabled,
+        }
+    linked = cast(RelationshipTypeCreate, data)
+    return row | {
+        "allowed_src_types": sorted(set(linked.allowed_src_types)),
+        "allowed_dst_types": sorted(set(linked.allowed_dst_types)),
+        "multiplicity_src": linked.multiplicity.src,
+        "multiplicity_dst": linked.multiplicity.dst,
+        **msgspec.structs.asdict(linked.ranking),
+    }
+
+
+async def register_type(
+    db: Database, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate, once: Once
+) -> Answer:
+    """Makes a type or its next version, which counts from now on; the same again is answered as it is."""
+    wanted = type_row(kind, data)
+    async with once.tenant(db, who) as step:
+        if step.stored:
+            return step.stored
+        found = await step.session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "type": data.type})
+        own = [row for row in found if row["scope"] == "tenant"]
+        known = _same_version(kind, own, wanted, data.version)
+        if known is not None:
+            return await step.answer(200, _created(kind, known, created=False))
+        row = wanted | {
+            "tenant_id": who.tenant_id,
+            "version": data.version or max((row["version"] for row in own), default=0) + 1,
+            "status": "active",
+            "created_by": who.agent_id or who.key_id,
+            "created_at": datetime.now(UTC),
+        }
+        await step.session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
+        await queries.insert_version(step.session, kind, row=row)
+        await _keep_multiplicity(step.session, kind, row)
+        details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}
+        await audit.record(step.session, "admin_action", key_id=who.key_id, **details)
+        return await step.answer(201, _created(kind, row | {"scope": "tenant"}, created=True))
+
+
+def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) -> Row | None:
+    """The version there is that says the same: the active one, or the one that is named."""
+    for row in own:
+        if row["version"] == version if version is not None else row["status"] == "active":
+            if _content(kind, row) == _content(kind, wanted):
+                return row
+            if version is not None:
+                raise Conflict(
+                    f"version: version {version} of {row['type']} is there and says something else; leave version out "
+                    "for the next one.",
+                    code="type_version_exists",
+                )
+    return None
+
+
+def _content(kind: Kind, row: Row) -> dict[str, Any]:
+    content = {name: row[name] for name in queries.CONTENT[kind]}
+    content["json_schema"] = msgspec.json.decode(row["json_schema"])
+    return content
+
+
+async def _keep_multiplicity(session: Session, kind: Kind, row: Row) -> None:
+    if kind != "relationship":
+        return
+    one = {side: row[f"multiplicity_{side}"] == "one" for side in ("src", "dst")}
+    crowded = await session.rows(
+        queries.MARK_MULTIPLICITY, {"type": row["type"], "one_src": one["src"], "one_dst": one["dst"]}
+    )
+    if crowded:
+        listed = [
+            {
+                "side": found["side"],
+                "object_id": found["object_id"] and str(found["object_id"]),
+                "objects": found["objects"],
+            }
+            for found in crowded
+        ]
+        raise Conflict(
+            f"multiplicity: some objects have several live relationships of type {row['type']} already; delete all but "
+            "one of each first.",
+            code="multiplicity_exceeded",
+            details={"objects": listed},
+        )
+
+
+async def set_type_status(
+    db: Database, who: Principal, kind: Kind, *, name: str, version: int, data: TypePatch
+) -> ObjectTypeRead | RelationshipTypeRead:
+    """Makes a version of a tenant's type the one that counts, or retires it."""
+    async with db.tenant(who) as session:
+        place = {"tenant": who.tenant_id, "type": name}
+        rows = await session.rows(queries.VERSIONS[kind], place)
+        found = next((row for row in rows if row["scope"] == "tenant" and row["version"] == version), None)
+        if found is None:
+            raise type_not_found(kind, name)
+        if found["status"] != data.status:
+            if data.status == "active":
+                await session.execute(queries.RETIRE[kind], place)
+                await _keep_multiplicity(session, kind, found)
+            await session.execute(queries.SET_STATUS[kind], {**place, "version": version, "status": data.status})
+            details = {"action": f"{kind}_type_{data.status}", "type": name, "version": version}
+            await audit.record(session, "admin_action", key_id=who.key_id, **details)
+        return present_type(kind, found | {"status": data.status})
+
+
+async def get_type(
+    db: Database, who: Principal, kind: Kind, *, name: str, version: int | None
+) -> ObjectTypeRead | RelationshipTypeRead:
+    """One version of a type: the one that counts, unless another is named."""
+    async with db.tenant(who) as session:
+        rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "type": name})
+    chosen = [row for row in rows if (row["status"] == "active" if version is None else row["version"] == version)]
+    if not chosen:
+        raise type_not_found(kind, name)
+    return present_type(kind, chosen[0])
+
+
+async def list_types(
+    db: Database, who: Principal, kind: Kind, *, name: str | None, status: str | None, page: Page
+) -> ObjectTypeList | RelationshipTypeList:
+    """Types by name, each with its versions, newest first."""
+    after = page.after or [None, None, None]
+    params = {
+        "tenant": who.tenant_id,
+        "name": name,
+        "status": status,
+        "after_type": after[0],
+        "after_scope": after[1],
+        "after_version": after[2],
+        "limit": page.limit + 1,
+    }
+    async with db.tenant(who) as session:
+        found = await session.rows(queries.LISTED[kind], params)
+    rows, next_cursor = page.cut(found, key=lambda row: [row["type"], row["scope"], row["version"]])
+    shown: list[Any] = [present_type(kind, row) for row in rows]
+    listed = ObjectTypeList if kind == "object" else RelationshipTypeList
+    return listed(schemas=shown, next_cursor=next_cursor)
+
+
+def type_not_found(kind: Kind, name: str) -> NotFound:
+    """The answer for a type that is not registered."""
+    return NotFound(f"There is no such {kind} type: {name[:128]}.", code="type_not_found")
+
+
+def present_type(kind: Kind, row: Row) -> ObjectTypeRead | RelationshipTypeRead:
+    """A version of a type as it goes out."""
+    shared = {
+        name: row[name] for name in ("type", "version", "status", "scope", "description", "created_by", "created_at")
+    }
+    schema = msgspec.json.decode(row["json_schema"])
+    if kind == "object":
+        own = {name: row[name] for name in ("embedding_policy", "embedding_relevant_paths", "fts_enabled")}
+        return ObjectTypeRead(**shared, json_schema=schema, **own)
+    ranking = {name: row[name] for name in RankingRule.__struct_fields__}
+    return RelationshipTypeRead(
+        **shared,
+        json_schema=schema,
+        allowed_src_types=row["allowed_src_types"],
+        allowed_dst_types=row["allowed_dst_types"],
+        multiplicity=Multiplicity(src=row["multiplicity_src"], dst=row["multiplicity_dst"]),
+        ranking=RankingRule(**ranking),
+    )
+
+
+def _created(kind: Kind, row: Row, *, created: bool) -> Created:
+    shown = present_type(kind, row)
+    if isinstance(shown, ObjectTypeRead):
+        return ObjectTypeCreated(schema=shown, created=created)
+    return RelationshipTypeCreated(schema=shown, created=created)
+
+
+class Types:
+    """The types that a write meets, as they are in its transaction; one that is not registered checks nothing."""
+
+    def __init__(self, kind: Kind, rows: Iterable[Row], versions: dict[tuple[str, int], Row]) -> None:
+        self._kind: Kind = kind
+        self._active = {row["type"]: row for row in rows}
+        self._versions = versions
+
+    def find(self, name: str, version: int | None = None) -> Row | None:
+        """The version that counts, or the one that is named."""
+        if version is None:
+            return self._active.get(name)
+        found = self._versions.get((name, version))
+        if found is None:
+            raise BadRequest(f"schema_version: {name} has no version {version}.", code="schema_version_unknown")
+        return found
+
+    def check(self, name: str, properties: Any, *, version: int | None = None, field: str = "properties") -> int | None:
+        """Checks properties by their type and answers the version it was checked by; None where there is none."""
+        found = self.find(name, version)
+        if found is None:
+            return None
+        errors = stored_checker(found["json_schema"]).errors(properties, depth=depth_of(properties))
+        if errors:
+            raise schema_failed(errors, code=CODES[self._kind], field=field, name=name, version=found["version"])
+        return found["version"]
+
+
+async def read_types(
+    session: Session, who: Principal, kind: Kind, *, names: Iterable[str], versions: Iterable[tuple[str, int]] = ()
+) -> Types:
+    """The types of these names, and versions of them that are asked for by number."""
+    active = await session.rows(queries.ACTIVE[kind], {"tenant": who.tenant_id, "types": sorted(set(names))})
+    chosen: dict[tuple[str, int], Row] = {}
+    for name, version in set(versions):
+        rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "type": name})
+        # The tenant's own come first, and count before the installation's.
+        for row in reversed([row for row in rows if row["version"] == version]):
+            chosen[name, version] = row
+    return Types(kind, active, chosen)
