@@ -1,6 +1,7 @@
 """The composition root: puts settings, database, edge and rooms together into one ASGI application."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -268,4 +269,9 @@ def asgi() -> Edge:
     settings = read_settings()
     configure_logs(settings.log_level)
     configure_traces(settings.otlp_endpoint, service="palimpsest-api")
-    return Edge(create_app(settings))
+    app = Edge(create_app(settings))
+    # An answer is made of thousands of small objects, none of them in a cycle: looking for one every 700 of them, and
+    # through all that was loaded, takes longer than many a query.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    return app

@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION near_units(
     p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
 RETURNS TABLE (owner_id uuid, cosine double precision)
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan
+-- Of the lookups: what is written out below is planned each time.
+SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 -- Named here so that what the function does to it ends with it.
 SET enable_sort = on
@@ -29,10 +30,11 @@ DECLARE
     v_found int;
 BEGIN
     -- How many of this kind there are; cards are few.
-    SELECT CASE WHEN p_kind = 'card' THEN 0 WHEN c.notes + c.facts = 0 THEN c.vectors
-                WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
-    INTO v_vectors FROM embedding_counts c
-    WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
+    IF p_kind <> 'card' THEN
+        SELECT CASE WHEN c.notes + c.facts = 0 THEN c.vectors WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
+        INTO v_vectors FROM embedding_counts c
+        WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
+    END IF;
     IF v_vectors > 25000 THEN
         -- Of the index over the part of the table that has this tenant's vectors.
         SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share
@@ -60,7 +62,7 @@ BEGIN
     IF v_share >= 0.05 AND v_vectors > 50 * p_limit / v_share THEN
         -- Here, and not with the function: a session that has met no vector yet does not know these settings.
         PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
-                set_config('hnsw.ef_search', least(greatest(120, 2 * p_limit), 400)::text, true),
+                set_config('hnsw.ef_search', least(greatest(90, 3 * p_limit / 2), 400)::text, true),
                 set_config('hnsw.max_scan_tuples', '40000', true);
         PERFORM set_config('enable_sort', 'off', true);
         -- The index has half the bits of each number, the answer all of them.

@@ -1,6 +1,7 @@
--- What ranking needs of notes, as JSON: of those in p_wanted and the p_near nearest by meaning, with their neighbours in
--- their threads up to p_reach: the query's terms in each, its length, how much it tells, its cosine. Runs with the rights
--- of its caller.
+-- What ranking needs of notes, as JSON: of those in p_wanted and the p_near nearest by meaning, each with its neighbours in
+-- its thread up to p_reach, in the order of the thread: the query's terms in each, its length, how much it tells, its
+-- cosine. What stands in several windows is told in each of them: to read a note once more costs more than to tell it
+-- again. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION recall_notes(
     p_tenant text, p_project text, p_terms text[], p_model smallint, p_dimensions int, p_vector text, p_near int,
     p_reach int, p_known timestamptz, p_scope text, p_wanted uuid[])
@@ -22,60 +23,56 @@ BEGIN
                 p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, p_near, p_scope, NULL, p_known) n);
     END IF;
     RETURN (
-        WITH hit AS MATERIALIZED (
-            SELECT n.note_id, b.ids AS before, a.ids AS after
-            FROM (SELECT DISTINCT h.id FROM unnest(v_hits) h(id)) h
-            CROSS JOIN LATERAL (
-                SELECT n.note_id, n.thread_id, n.position FROM memory_notes n
-                WHERE n.tenant_id = p_tenant AND n.note_id = h.id AND n.project_id = p_project AND n.suppression = 0
-                  AND (n.deleted_at IS NULL OR n.deleted_at > p_known)
-                  AND (p_known IS NULL OR n.created_at <= p_known) AND (p_scope IS NULL OR n.scope = p_scope)
-                OFFSET 0) n
-            CROSS JOIN LATERAL (
-                SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
-                    SELECT x.note_id FROM memory_notes x
+        SELECT coalesce(json_agg(w.units ORDER BY h.id), '[]')::text
+        FROM (SELECT DISTINCT h.id FROM unnest(v_hits) h(id)) h
+        CROSS JOIN LATERAL (
+            SELECT n.note_id, n.thread_id, n.position, n.terms_length, n.telling, n.terms, n.updated_at, n.version
+            FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.note_id = h.id AND n.project_id = p_project AND n.suppression = 0
+              AND (n.deleted_at IS NULL OR n.deleted_at > p_known)
+              AND (p_known IS NULL OR n.created_at <= p_known) AND (p_scope IS NULL OR n.scope = p_scope)
+            OFFSET 0) n
+        CROSS JOIN LATERAL (
+            SELECT json_agg(json_build_array(
+                       u.note_id, u.terms_length, CASE WHEN u.position IS NOT NULL THEN u.telling END,
+                       ts_filter(setweight(
+                           CASE WHEN u.updated_at > p_known AND u.version > 1 THEN (
+                               SELECT note_terms(
+                                   p_tenant, p_project, o.author, o.occurred_at, o.tags, coalesce((
+                                       SELECT h.old_content FROM memory_history h
+                                       WHERE h.tenant_id = p_tenant AND h.note_id = o.note_id AND h.created_at > p_known
+                                         AND h.old_content IS NOT NULL
+                                       ORDER BY h.created_at, h.history_id LIMIT 1), o.content))
+                               FROM memory_notes o WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
+                           ELSE u.terms END, 'A', p_terms), '{a}')::text,
+                       e.cosine) ORDER BY u.place) AS units
+            FROM (
+                SELECT 0 AS place, n.note_id, n.position, n.terms_length, n.telling, n.terms, n.updated_at, n.version
+                UNION ALL
+                SELECT -row_number() OVER (), x.* FROM (
+                    SELECT x.note_id, x.position, x.terms_length, x.telling, x.terms, x.updated_at, x.version
+                    FROM memory_notes x
                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
                       AND (x.position, x.note_id) < (n.position, n.note_id) AND x.suppression = 0
                       AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
-                    ORDER BY x.position DESC, x.note_id DESC LIMIT p_reach) END AS ids) b
-            CROSS JOIN LATERAL (
-                SELECT CASE WHEN n.position IS NOT NULL THEN ARRAY(
-                    SELECT x.note_id FROM memory_notes x
+                    ORDER BY x.position DESC, x.note_id DESC LIMIT p_reach) x
+                UNION ALL
+                SELECT row_number() OVER (), x.* FROM (
+                    SELECT x.note_id, x.position, x.terms_length, x.telling, x.terms, x.updated_at, x.version
+                    FROM memory_notes x
                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.thread_id = n.thread_id
                       AND (x.position, x.note_id) > (n.position, n.note_id) AND x.suppression = 0
                       AND (x.deleted_at IS NULL OR x.deleted_at > p_known)
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
-                    ORDER BY x.position, x.note_id LIMIT p_reach) END AS ids) a
-        ), unit AS MATERIALIZED (
-            SELECT h.note_id AS id FROM hit h
-            UNION
-            SELECT x.id FROM hit h CROSS JOIN LATERAL unnest(h.before || h.after) x(id)
-        )
-        SELECT json_build_object(
-            'windows', (
-                SELECT coalesce(json_agg(json_build_array(h.note_id, h.before, h.after) ORDER BY h.note_id), '[]')
-                FROM hit h),
-            'units', (
-                SELECT coalesce(json_agg(json_build_array(
-                    n.note_id, n.terms_length, CASE WHEN n.position IS NOT NULL THEN n.telling END,
-                    ts_filter(setweight(n.said, 'A', p_terms), '{a}')::text, e.cosine)
-                    ORDER BY n.note_id), '[]')
-                FROM unit u
-                CROSS JOIN LATERAL (
-                    SELECT n.note_id, n.terms_length, n.position, n.telling, n.updated_at > p_known AS changed,
-                           CASE WHEN n.updated_at > p_known AND n.version > 1 THEN note_terms(
-                               p_tenant, p_project, n.author, n.occurred_at, n.tags, coalesce((
-                                   SELECT h.old_content FROM memory_history h
-                                   WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id AND h.created_at > p_known
-                                     AND h.old_content IS NOT NULL
-                                   ORDER BY h.created_at, h.history_id LIMIT 1), n.content))
-                           ELSE n.terms END AS said
-                    FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = u.id OFFSET 0) n
-                LEFT JOIN LATERAL (
-                    SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
-                    WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
-                      AND e.owner_kind = 'note' AND e.owner_id = u.id
-                    OFFSET 0) e ON v_query IS NOT NULL AND n.changed IS NOT TRUE)));
+                    ORDER BY x.position, x.note_id LIMIT p_reach) x
+            ) u
+            -- Meaning reaches two steps far (see threads.py); vectors are dear to read.
+            LEFT JOIN LATERAL (
+                SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
+                WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
+                  AND e.owner_kind = 'note' AND e.owner_id = u.note_id
+                OFFSET 0) e ON v_query IS NOT NULL AND abs(u.place) <= 2 AND (u.updated_at > p_known) IS NOT TRUE
+        ) w);
 END
 $$;

@@ -15,7 +15,7 @@ from app.facts.schemas import FactRead
 from app.facts.times import look_back
 from app.recall import queries, traces
 from app.recall.asking import Asked
-from app.recall.means import Cards, Means, QueryVector, place
+from app.recall.means import Cards, Means, QueryVector, listed, place
 from app.recall.refining import rerank
 from app.recall.rendering import render, value_text
 from app.recall.schemas import (
@@ -59,7 +59,7 @@ async def answer(
     ask = asked.ask
     # What a card does not tell yet comes first when room is short.
     urgent = sorted(ranked, key=lambda one: one.id not in shown.divergent) if shown.divergent else ranked
-    pool = urgent[: _pool_size(asked)]
+    pool = urgent[: pool_size(asked)]
     alone = asked.entity is not None
     read = await _read(db, who, asked, pool, vector=None if alone or ask.lambda_mmr == 1 else vector)
     # What a policy hides meanwhile, or an edit took away, is not there.
@@ -105,7 +105,7 @@ async def answer(
         memory_card=shown.card,
         card_stale=True if shown.stale else UNSET,
         force_refresh_timeout=True if shown.timed_out else UNSET,
-        truncated=len(taken) < len(ranked),
+        truncated=len(taken) < candidates,
         scores_debug=[_explain(one) for one in taken] if ask.debug else None,
         rendered=render(results, None if shown.card is None else shown.card.value.v) if ask.rendered else UNSET,
         trace_id=UUID(trace_id),
@@ -118,7 +118,8 @@ def _kind(result: RecalledFact | RecalledNote) -> str:
     return "fact" if isinstance(result, RecalledFact) else "note"
 
 
-def _pool_size(asked: Asked) -> int:
+def pool_size(asked: Asked) -> int:
+    """How many of the best are read, to choose from."""
     fit = asked.ask.token_budget // TOKENS_FOR_FRAME + 1
     return min(POOL_FACTOR * min(asked.ask.max_results, fit), MOST_IN_POOL)
 
@@ -162,8 +163,8 @@ async def _read(
 
     read, rows, vectors = await asyncio.gather(
         reading.read_facts(db, who, ids=facts, as_of=asked.as_of),
-        look_back(db, who, queries.NOTES, {**here, "ids": notes}) if notes else nothing(),
-        db.query(who, queries.VECTORS, {**here, "model": vector.model_id, "ids": [one.id for one in pool]})
+        look_back(db, who, queries.NOTES, {**here, "ids": listed(notes)}) if notes else nothing(),
+        db.query(who, queries.VECTORS, {**here, "model": vector.model_id, "ids": listed(one.id for one in pool)})
         if vector is not None and pool
         else nothing(),
     )

@@ -13,7 +13,7 @@ from app.db.database import Database
 from app.facts.times import look_back
 from app.recall import queries
 from app.recall.asking import Asked
-from app.recall.means import place
+from app.recall.means import listed, place
 from app.retrieval import normalisation, threads
 from app.retrieval.normalisation import Scores
 from app.tenancy.settings import PipelineSettings, read_settings
@@ -22,7 +22,7 @@ from app.web.auth import Principal, require_project
 # As many from each channel at the most. Notes bring their neighbours along, and vectors are dear: fewer of them find
 # the same, unless many are wanted.
 LIMIT = 200
-FEW = 60
+FEW = 50
 WALKED = 150
 CARDS = 3
 LINKED = 30
@@ -30,9 +30,11 @@ LINKED_REACH = 1
 HOP_SOURCES = 2
 NOT_THREADED = math.inf
 
-Window = tuple[str, list[str] | None, list[str] | None]
 # Its id, length, what it tells (None outside of threads), terms and cosine.
 NoteRow = tuple[str, int, int | None, str, float | None]
+# A note that was found among its neighbours, in the order of their thread. They are told again in every window they
+# stand in; the farthest without their cosine.
+Window = list[NoteRow]
 # Its id, BM25, cosine, graph score, hops, confidence, trust, when made, accesses, contradicted, preferred, derived.
 FactRow = tuple[str, float, float | None, float | None, int, float, float, float, int, bool, bool, int]
 Link = tuple[str, str, float]
@@ -55,22 +57,15 @@ class NearFacts(msgspec.Struct, frozen=True):
     cards: list[str]
 
 
-class NotesFound(msgspec.Struct, frozen=True):
-    """What the database tells of the notes a query finds."""
-
-    windows: list[Window]
-    units: list[NoteRow]
-
-
 class LinksFound(msgspec.Struct, frozen=True):
     """Notes that share rare names with the best ones."""
 
     links: list[Link]
-    found: NotesFound | None
+    found: list[Window] | None
 
 
 _words = msgspec.json.Decoder(Words)
-_notes = msgspec.json.Decoder(NotesFound)
+_windows = msgspec.json.Decoder(list[Window])
 _links = msgspec.json.Decoder(LinksFound)
 _facts = msgspec.json.Decoder(list[FactRow])
 
@@ -128,41 +123,55 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
 class NoteCandidates:
     """Notes with their scores; those that are found later are added."""
 
-    def __init__(self, words: Words, found: NotesFound) -> None:
+    def __init__(self, words: Words, found: list[Window]) -> None:
         self.words = words
-        self.rows: dict[str, NoteRow] = {row[0]: row for row in found.units}
-        self.windows = list(found.windows)
-        self._score()
+        self.rows: dict[str, NoteRow] = {}
+        self._windows: list[Window] = []
+        self._counts = np.zeros((0, len(words.terms)))
+        self.add(found)
 
     @property
     def ids(self) -> list[str]:
         """In the order of all scores."""
         return list(self.rows)
 
-    def add(self, found: NotesFound) -> None:
+    def add(self, found: list[Window]) -> None:
         """More notes, found by another way."""
-        self.rows |= {row[0]: row for row in found.units if row[0] not in self.rows}
-        self.windows += found.windows
+        more: list[NoteRow] = []
+        for window in found:
+            for row in window:
+                if (known := self.rows.get(row[0])) is None:
+                    more.append(row)
+                if known is None or known[4] is None:
+                    self.rows[row[0]] = row
+        self._windows += found
+        self._counts = np.concatenate([self._counts, self._count(more)])
         self._score()
 
-    def _score(self) -> None:
-        rows = list(self.rows.values())
-        places = {row[0]: index for index, row in enumerate(rows)}
-        thread = threads.Thread(len(rows))
-        for note, before, after in self.windows:
-            thread.link([places[x] for x in (*reversed(before or ()), note, *(after or ())) if x in places])
+    def _count(self, rows: list[NoteRow]) -> Scores:
+        """How often each of the query's terms stands in each of these."""
         terms = {term: index for index, term in enumerate(self.words.terms)}
         counts = np.zeros((len(rows), len(terms)))
         for index, row in enumerate(rows):
-            for term, count in threads.read_terms(row[3]).items():
-                if term in terms:
-                    counts[index, terms[term]] = count
+            # Most stand beside a hit and have none.
+            if row[3]:
+                for term, count in threads.read_terms(row[3]).items():
+                    if term in terms:
+                        counts[index, terms[term]] = count
+        return counts
+
+    def _score(self) -> None:
+        rows = list(self.rows.values())
+        places = {note: index for index, note in enumerate(self.rows)}
+        thread = threads.Thread(len(rows))
+        for window in self._windows:
+            thread.link([places[row[0]] for row in window])
         idf = np.asarray(self.words.idf, dtype=np.float64)
         lengths = np.asarray([row[1] for row in rows], dtype=np.float64)
         threaded = np.asarray([row[2] is not None for row in rows], dtype=np.bool_)
         cosines = np.asarray([math.nan if row[4] is None else row[4] for row in rows], dtype=np.float64)
         self.telling = np.asarray([NOT_THREADED if row[2] is None else row[2] for row in rows], dtype=np.float64)
-        self.lexical = threads.bm25(counts, lengths, idf, self.words.average, thread, threaded)
+        self.lexical = threads.bm25(self._counts, lengths, idf, self.words.average, thread, threaded)
         self.cosine = threads.cosine(cosines, thread)
 
 
@@ -207,10 +216,10 @@ async def find_notes(
         **sought.parameters(who),
         "terms": words.terms,
         "near": sought.few if wanted is None else 0,
-        "wanted": words.hits if wanted is None else wanted,
+        "wanted": listed(words.hits if wanted is None else wanted),
     }
     (row,) = await look_back(db, who, queries.RECALL_NOTES, params)
-    return NoteCandidates(words, _notes.decode(row["found"]))
+    return NoteCandidates(words, _windows.decode(row["found"]))
 
 
 async def find_linked(
@@ -221,11 +230,11 @@ async def find_linked(
         return []
     params = {
         **sought.parameters(who),
-        "sources": sources,
+        "sources": listed(sources),
         "terms": notes.words.terms,
         "total": notes.words.total,
         "average": notes.words.average,
-        "seen": notes.ids,
+        "seen": listed(notes.rows),
         "links": LINKED,
         "reach": LINKED_REACH,
     }
@@ -256,13 +265,13 @@ async def find_facts(
         "terms": words.terms,
         "idf": words.idf,
         "average": words.average,
-        "lexical": words.hits,
-        "near": near.facts,
-        "cards": near.cards,
+        "lexical": listed(words.hits),
+        "near": listed(near.facts),
+        "cards": listed(near.cards),
         "walked": min(max(WALKED, 2 * sought.results), 2 * LIMIT),
         "entity": sought.entity,
         "depth": sought.depth,
-        "notes": notes,
+        "notes": listed(notes),
     }
     (row,) = await look_back(db, who, queries.RECALL_FACTS, params)
     return FactCandidates(_facts.decode(row["found"]))

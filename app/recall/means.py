@@ -1,5 +1,6 @@
 """What recall works with: vectors of queries, counts of accesses, cards."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -57,3 +58,8 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
 def place(who: Principal) -> dict[str, Any]:
     """Where a statement looks."""
     return {"tenant": who.tenant_id, "project": require_project(who)}
+
+
+def listed(ids: Iterable[str]) -> str:
+    """Ids as PostgreSQL reads an array of them: the driver asks of every item whether it needs quotes, ids never do."""
+    return f"{{{','.join(ids)}}}"

@@ -9,7 +9,7 @@ from app.facts import entities
 from app.facts.times import reader
 from app.facts.vocabulary import predicates
 from app.recall import asking, queries
-from app.recall.answering import answer
+from app.recall.answering import answer, pool_size
 from app.recall.asking import Asked
 from app.recall.candidates import (
     HOP_SOURCES,
@@ -55,10 +55,14 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
         judged=decided.judged,
         now=asked.as_of or datetime.now(UTC),
     )
-    ranked = await _rank(db, who, asked, sought, words, scorer)
+    lifted = ask.graph_boost and decided.pipeline.graph_enabled and "note" in words and _is_present(asked)
+    # What is lifted, or missing from a card, may come from anywhere in the order.
+    most = None if lifted or sought.entity is not None else pool_size(asked)
+    ranked, candidates = await _rank(db, who, asked, sought, words, scorer, most=most)
     boosted = None
-    if ask.graph_boost and decided.pipeline.graph_enabled and "note" in words and _is_present(asked):
+    if lifted:
         ranked, boosted = await boost(db, who, asked, decided.pipeline, ranked)
+        candidates = len(ranked)
     shown = Cards()
     if sought.entity is not None and asked.relation is None and "facts" in asked.include:
         shown = await _cards(db, who, asked, sought.entity)
@@ -70,7 +74,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
         vector,
         ranked=ranked,
         shown=shown,
-        candidates=len(ranked),
+        candidates=candidates,
         least_trust=sought.min_trust,
         settings=decided.pipeline,
         boosted=boosted,
@@ -129,8 +133,15 @@ async def _sought(
 
 
 async def _rank(
-    db: Database, who: Principal, asked: Asked, sought: Sought, words: dict[str, Words], scorer: Scorer
-) -> list[Scored]:
+    db: Database,
+    who: Principal,
+    asked: Asked,
+    sought: Sought,
+    words: dict[str, Words],
+    scorer: Scorer,
+    *,
+    most: int | None,
+) -> tuple[list[Scored], int]:
     with_facts = "fact" in words
     if "note" not in words:
         near = await find_near_facts(db, who, sought)
@@ -140,6 +151,7 @@ async def _rank(
             sources=[],
             links=[],
             whole=sought.entity is not None,
+            most=most,
         )
     wanted = None
     if sought.entity is not None:
@@ -155,7 +167,8 @@ async def _rank(
         find_linked(db, who, sought, notes=notes, sources=sources),
         _facts(db, who, asked, sought, words["fact"], near, best) if near is not None else _nothing(),
     )
-    return scorer.rank(notes, facts, sources=sources, links=links, whole=sought.entity is not None)
+    whole = sought.entity is not None
+    return scorer.rank(notes, facts, sources=sources, links=links, whole=whole, most=most)
 
 
 async def _nothing() -> None:

@@ -1,5 +1,6 @@
 """From candidates to one order: fusion, salience, trust, and what lends part of its score to others."""
 
+import heapq
 import math
 from collections.abc import Mapping
 from datetime import datetime
@@ -46,9 +47,8 @@ class Scorer:
         """The best notes so far, for what goes on from them."""
         channels = normalise(notes, None, vector=self._vector)
         scores = self._of_notes({name: pair[0] for name, pair in channels.items()}, notes)
-        ids = notes.ids
-        order = sorted(range(len(ids)), key=lambda index: (-scores[index], ids[index]))
-        return [ids[index] for index in order[:count] if scores[index] > 0]
+        best = heapq.nsmallest(count, zip((-scores).tolist(), notes.ids, strict=True))
+        return [note for score, note in best if score < 0]
 
     def rank(
         self,
@@ -58,25 +58,32 @@ class Scorer:
         sources: list[str],
         links: list[Link],
         whole: bool = False,
-    ) -> list[Scored]:
-        """All candidates that fit at all, the best first; ties by id. `whole` keeps every fact."""
+        most: int | None = None,
+    ) -> tuple[list[Scored], int]:
+        """The candidates that fit at all, the best first, ties by id, no more than `most`; and how many there are.
+        `whole` keeps every fact."""
         channels = normalise(notes, facts, vector=self._vector)
-        found: list[Scored] = []
+        parts: list[_Notes | _Facts] = []
         if notes is not None and notes.rows:
             mine = {name: pair[0] for name, pair in channels.items()}
-            found += self._scored_notes(mine, notes, sources, links)
+            parts.append(self._score_notes(mine, notes, sources, links))
         if facts is not None and facts.rows:
             mine = {name: pair[1] for name, pair in channels.items()}
-            found += self._scored_facts(mine, facts)
-        kept = (one for one in found if one.score > 0 or (whole and one.kind == "fact"))
-        return sorted(kept, key=lambda one: (-one.score, one.id))
+            parts.append(self._score_facts(mine, facts))
+        order = sorted(
+            (-score, candidate, part, index)
+            for part, scored in enumerate(parts)
+            for index, (candidate, score) in enumerate(zip(scored.ids, scored.scores, strict=True))
+            if score > 0 or (whole and isinstance(scored, _Facts))
+        )
+        return [parts[part].explained(index) for _, _, part, index in order[:most]], len(order)
 
     def _of_notes(self, channels: dict[str, Scores], notes: NoteCandidates) -> Scores:
         return threads.discount_silence(self._fuse(channels, self._weights), notes.telling)
 
-    def _scored_notes(
+    def _score_notes(
         self, channels: dict[str, Scores], notes: NoteCandidates, sources: list[str], links: list[Link]
-    ) -> list[Scored]:
+    ) -> "_Notes":
         ids = notes.ids
         place = {note: index for index, note in enumerate(ids)}
         raw = self._of_notes(channels, notes)
@@ -87,47 +94,78 @@ class Scorer:
                 if origin == source and note in place:
                     strengths[place[note]] = strength
             final = np.maximum(final, threads.pull(raw, place[source], strengths))
-        return [
-            Scored(
-                kind="note",
-                id=note,
-                score=float(final[index]),
-                channels={name: float(scores[index]) for name, scores in channels.items()},
-                lexical_raw=float(notes.lexical[index]),
-                cosine=None if math.isnan(notes.cosine[index]) else float(notes.cosine[index]),
-                raw_score=float(raw[index]),
-            )
-            for index, note in enumerate(ids)
-        ]
+        return _Notes(channels, notes, raw, final)
 
-    def _scored_facts(self, channels: dict[str, Scores], facts: FactCandidates) -> list[Scored]:
+    def _score_facts(self, channels: dict[str, Scores], facts: FactCandidates) -> "_Facts":
         raw = self._fuse(channels, self._weights)
         most = max(row[8] for row in facts.rows)
-        found: list[Scored] = []
-        for index, row in enumerate(facts.rows):
-            fact, lexical, cosine, graph, hops, sure, trusted, made, accesses, contradicted, _, derived = row
-            worth = salience(
-                age_days=(self._now - made) / SECONDS_PER_DAY,
-                confidence=sure,
-                derived=derived,
-                accesses=accesses,
+        worth = [
+            salience(
+                age_days=(self._now - row[7]) / SECONDS_PER_DAY,
+                confidence=row[5],
+                derived=row[11],
+                accesses=row[8],
                 most_accesses=most,
-                contradicted=contradicted,
+                contradicted=row[9],
             )
-            trust = trust_multiplier(trusted, judged=self._judged)
-            found.append(
-                Scored(
-                    kind="fact",
-                    id=fact,
-                    score=float(raw[index]) * worth * trust,
-                    hops=hops,
-                    channels={name: float(scores[index]) for name, scores in channels.items()},
-                    lexical_raw=lexical,
-                    cosine=cosine,
-                    graph_raw=graph or 0.0,
-                    raw_score=float(raw[index]),
-                    salience=worth,
-                    trust=trust,
-                )
-            )
-        return found
+            for row in facts.rows
+        ]
+        trust = [trust_multiplier(row[6], judged=self._judged) for row in facts.rows]
+        return _Facts(channels, facts, raw, worth, trust)
+
+
+# Hundreds of candidates are scored and a few of them shown: how a score came about is only put together for those.
+class _Notes:
+    def __init__(self, channels: dict[str, Scores], notes: NoteCandidates, raw: Scores, final: Scores) -> None:
+        self.ids = notes.ids
+        self.scores: list[float] = final.tolist()
+        self._channels = channels
+        self._notes = notes
+        self._raw = raw
+
+    def explained(self, index: int) -> Scored:
+        cosine = float(self._notes.cosine[index])
+        return Scored(
+            kind="note",
+            id=self.ids[index],
+            score=self.scores[index],
+            channels={name: float(scores[index]) for name, scores in self._channels.items()},
+            lexical_raw=float(self._notes.lexical[index]),
+            cosine=None if math.isnan(cosine) else cosine,
+            raw_score=float(self._raw[index]),
+        )
+
+
+class _Facts:
+    def __init__(
+        self,
+        channels: dict[str, Scores],
+        facts: FactCandidates,
+        raw: Scores,
+        worth: list[float],
+        trust: list[float],
+    ) -> None:
+        self.ids = facts.ids
+        plain: list[float] = raw.tolist()
+        self.scores = [score * w * t for score, w, t in zip(plain, worth, trust, strict=True)]
+        self._channels = channels
+        self._facts = facts
+        self._raw = plain
+        self._worth = worth
+        self._trust = trust
+
+    def explained(self, index: int) -> Scored:
+        fact, lexical, cosine, graph, hops, *_ = self._facts.rows[index]
+        return Scored(
+            kind="fact",
+            id=fact,
+            score=self.scores[index],
+            hops=hops,
+            channels={name: float(scores[index]) for name, scores in self._channels.items()},
+            lexical_raw=lexical,
+            cosine=cosine,
+            graph_raw=graph or 0.0,
+            raw_score=self._raw[index],
+            salience=self._worth[index],
+            trust=self._trust[index],
+        )

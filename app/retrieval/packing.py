@@ -32,7 +32,9 @@ def pack(
     chosen: list[int] = []
     used = 0
     left = np.ones(len(order), dtype=np.bool_)
-    while len(chosen) < most and left.any():
+    least = min(costs, default=0)
+    # Once not even the shortest fits, none of those that are left does.
+    while len(chosen) < most and used + least <= budget and left.any():
         gain = diversity * worth - (1 - diversity) * alike
         best = int(np.argmax(np.where(left, gain, -np.inf)))
         left[best] = False

@@ -106,7 +106,7 @@ def index_name(model_id: int, kind: str) -> str:
 def create_index(model_id: int, kind: str, dimensions: int, partitions: list[str]) -> list[str]:
     """The statements that make such an index while vectors of others are being written; each on its own."""
     definition = (
-        f"USING hnsw ((vector::halfvec({dimensions:d})) halfvec_ip_ops) WITH (m = 24, ef_construction = 128) "
+        f"USING hnsw ((vector::halfvec({dimensions:d})) halfvec_ip_ops) WITH (m = 24, ef_construction = 256) "
         f"WHERE model_id = {model_id:d} AND owner_kind = '{kind}'"
     )
     whole = index_name(model_id, kind)
