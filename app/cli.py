@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -122,6 +123,11 @@ def build_parser() -> argparse.ArgumentParser:
     change.add_argument("--alias", action="append", default=[], metavar="A", help="another name; may be repeated")
     _json(change)
     _json(_command(predicates, "list", run_list_predicates, "list what all tenants share"))
+    types = _group(commands, "types", "types of objects and relationships that all tenants share (as the owner)")
+    load = _command(types, "load", run_load_types, "register the types of a JSON file for all tenants")
+    load.add_argument("file", metavar="FILE", type=Path, help='{"objects": [...], "relationships": [...]}')
+    _json(load)
+    _json(_command(types, "list", run_list_types, "list what all tenants share"))
     _embedding_commands(_group(commands, "embeddings", "the models vectors are made with (as the owner)"))
     return parser
 
@@ -371,6 +377,32 @@ def run_list_predicates(options: argparse.Namespace, settings: Settings) -> int:
         found = as_owner(ready, list_global_predicates)
     lines = [f"{row['name']}  {row['cardinality']}  {row['status']}  used by {row['tenants']}" for row in found]
     return _show(options, {"predicates": found}, "\n".join(lines))
+
+
+def run_load_types(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest types load`."""
+    from app.objects.types.installation import load_types, read_file
+
+    try:
+        given = options.file.read_bytes()
+    except OSError as problem:
+        raise BadRequest(f"FILE: {options.file} cannot be read: {problem.strerror}.") from problem
+    data = read_file(given)
+    made = _as_owner(settings, lambda owner: load_types(owner, data))
+    lines = [
+        f"{row['kind']} type {row['type']}  version {row['version']}{'' if row['created'] else ' (as it was)'}"
+        for row in made
+    ]
+    return _show(options, {"types": made}, "\n".join(lines))
+
+
+def run_list_types(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest types list`."""
+    from app.objects.types.installation import list_types
+
+    found = _as_owner(settings, list_types)
+    lines = [f"{row['kind']} type {row['type']}  version {row['version']}" for row in found]
+    return _show(options, {"types": found}, "\n".join(lines))
 
 
 def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int:

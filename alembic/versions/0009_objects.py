@@ -5,7 +5,7 @@ from app.db.migrations import execute_literal
 from app.db.rls import APP_ROLE, Rule, enable_tenant_rls
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

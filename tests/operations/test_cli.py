@@ -12,7 +12,8 @@ from tests.service import palimpsest
 COMMANDS = [
     [], ["serve"], ["worker"], ["migrate"], ["doctor"], ["tenants"], ["tenants", "create"], ["tenants", "list"],
     ["projects"], ["projects", "create"], ["keys"], ["keys", "create"], ["keys", "list"], ["keys", "rotate"],
-    ["keys", "revoke"], ["predicates"], ["predicates", "set"], ["predicates", "list"],
+    ["keys", "revoke"], ["predicates"], ["predicates", "set"], ["predicates", "list"], ["types"],
+    ["types", "load"], ["types", "list"],
 ]  # fmt: skip
 
 

@@ -87,6 +87,18 @@ SET_STATUS: dict[Kind, TextClause] = {
     )
     for kind in _KINDS
 }
+GLOBAL_VERSIONS: dict[Kind, TextClause] = {
+    kind: text(f"{_select(kind, 'global')}t.type = :type ORDER BY t.version DESC") for kind in _KINDS
+}
+GLOBAL_ACTIVE: dict[Kind, TextClause] = {
+    kind: text(f"{_select(kind, 'global')}t.status = 'active' ORDER BY t.type") for kind in _KINDS
+}
+GLOBAL_RETIRE: dict[Kind, TextClause] = {
+    kind: text(
+        f"UPDATE global_{kind}_type_schemas t SET status = 'retired' WHERE t.type = :type AND t.status = 'active'"
+    )
+    for kind in _KINDS
+}
 # Has the relationships of a type kept to how many there may be, or answers where there are more already.
 MARK_MULTIPLICITY = text("SELECT * FROM mark_multiplicity(:type, :one_src, :one_dst)")
 

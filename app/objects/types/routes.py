@@ -107,30 +107,28 @@ async def get_relationship_type(db: Db, who: Who, name: FromPath[str], version: 
 
 
 @patch(
-    "/graph/schemas/objects/{name:str}/{version:int}",
+    "/graph/schemas/objects/{name:str}",
     opt={"access": WRITE},
     summary="Choose a version of a type of objects",
     tags=["types"],
 )
-async def set_object_type_status(
-    db: Db, who: Who, name: FromPath[str], version: FromPath[int], data: JSONBody[TypePatch]
-) -> ObjectTypeRead:
+async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]) -> ObjectTypeRead:
     """`active` makes this the version that counts, `retired` leaves the type without one: then any properties do."""
-    found = await service.set_type_status(db, who, "object", name=name, version=version, data=data)
+    found = await service.set_type_status(db, who, "object", name=name, data=data)
     return cast(ObjectTypeRead, found)
 
 
 @patch(
-    "/graph/schemas/relationships/{name:str}/{version:int}",
+    "/graph/schemas/relationships/{name:str}",
     opt={"access": WRITE},
     summary="Choose a version of a type of relationships",
     tags=["types"],
 )
 async def set_relationship_type_status(
-    db: Db, who: Who, name: FromPath[str], version: FromPath[int], data: JSONBody[TypePatch]
+    db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]
 ) -> RelationshipTypeRead:
     """`active` makes this the version that counts, `retired` leaves the type without one."""
-    found = await service.set_type_status(db, who, "relationship", name=name, version=version, data=data)
+    found = await service.set_type_status(db, who, "relationship", name=name, data=data)
     return cast(RelationshipTypeRead, found)
 
 

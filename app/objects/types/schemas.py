@@ -69,6 +69,7 @@ class RelationshipTypeCreate(Create, frozen=True, kw_only=True):
 class TypePatch(Create, frozen=True, kw_only=True):
     """Which version is the one that counts."""
 
+    version: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     status: Status
 
 

@@ -135,21 +135,21 @@ async def _keep_multiplicity(session: Session, kind: Kind, row: Row) -> None:
 
 
 async def set_type_status(
-    db: Database, who: Principal, kind: Kind, *, name: str, version: int, data: TypePatch
+    db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch
 ) -> ObjectTypeRead | RelationshipTypeRead:
     """Makes a version of a tenant's type the one that counts, or retires it."""
     async with db.tenant(who) as session:
         place = {"tenant": who.tenant_id, "type": name}
         rows = await session.rows(queries.VERSIONS[kind], place)
-        found = next((row for row in rows if row["scope"] == "tenant" and row["version"] == version), None)
+        found = next((row for row in rows if row["scope"] == "tenant" and row["version"] == data.version), None)
         if found is None:
             raise type_not_found(kind, name)
         if found["status"] != data.status:
             if data.status == "active":
                 await session.execute(queries.RETIRE[kind], place)
                 await _keep_multiplicity(session, kind, found)
-            await session.execute(queries.SET_STATUS[kind], {**place, "version": version, "status": data.status})
-            details = {"action": f"{kind}_type_{data.status}", "type": name, "version": version}
+            await session.execute(queries.SET_STATUS[kind], {**place, "version": data.version, "status": data.status})
+            details = {"action": f"{kind}_type_{data.status}", "type": name, "version": data.version}
             await audit.record(session, "admin_action", key_id=who.key_id, **details)
         return present_type(kind, found | {"status": data.status})
 

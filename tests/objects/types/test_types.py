@@ -1,12 +1,17 @@
 """The registries over HTTP: versions, which of them counts, and whose they are."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import TestDatabase
 from tests.objects.conftest import Graph, code
+from tests.service import palimpsest
 
 STRICT = {"type": "object", "required": ["x"]}
 
@@ -29,12 +34,15 @@ def test_versions_of_a_type(graph: Graph) -> None:
     assert [(found["version"], found["status"]) for found in listed] == [(2, "active"), (1, "retired")]
     assert graph.agent.get("/v1/graph/schemas/objects/T").json()["version"] == 2
     assert graph.agent.get("/v1/graph/schemas/objects/T", params={"version": 1}).json()["status"] == "retired"
-    assert graph.admin.patch("/v1/graph/schemas/objects/T/1", json={"status": "active"}).json()["status"] == "active"
+    assert (
+        graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 1, "status": "active"}).json()["status"]
+        == "active"
+    )
     graph.make("T")
     assert (
         graph.agent.get("/v1/graph/schemas/objects", params={"status": "active"}).json()["schemas"][0]["version"] == 1
     )
-    assert graph.admin.patch("/v1/graph/schemas/objects/T/1", json={"status": "retired"}).status_code == 200
+    assert graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 1, "status": "retired"}).status_code == 200
     missing = graph.agent.get("/v1/graph/schemas/objects/T")
     assert (missing.status_code, code(missing)) == (404, "type_not_found")
 
@@ -89,7 +97,7 @@ def test_types_of_another_tenant(graph: Graph, rival: Graph) -> None:
     rival.make("T")
     assert rival.admin.get("/v1/graph/schemas/objects", params={"type": "T"}).json()["schemas"] == []
     assert rival.admin.get("/v1/graph/schemas/objects/T").status_code == 404
-    assert rival.admin.patch("/v1/graph/schemas/objects/T/1", json={"status": "retired"}).status_code == 404
+    assert rival.admin.patch("/v1/graph/schemas/objects/T", json={"version": 1, "status": "retired"}).status_code == 404
 
 
 def test_types_of_the_installation(graph: Graph, superuser: Any) -> None:
@@ -105,7 +113,9 @@ def test_types_of_the_installation(graph: Graph, superuser: Any) -> None:
     refused = graph.agent.post("/v1/graph/objects", json={"type": "Core"})
     assert (refused.status_code, code(refused)) == (422, "object_schema_validation_failed")
     assert graph.agent.get("/v1/graph/schemas/objects/Core").json()["scope"] == "global"
-    assert graph.admin.patch("/v1/graph/schemas/objects/Core/1", json={"status": "retired"}).status_code == 404
+    assert (
+        graph.admin.patch("/v1/graph/schemas/objects/Core", json={"version": 1, "status": "retired"}).status_code == 404
+    )
     a, b, c = graph.make(), graph.make(), graph.make()
     graph.link(a, b, "core_owner")
     body = {"type": "core_owner", "src_id": a["id"], "dst_id": c["id"]}
@@ -146,3 +156,27 @@ def test_listed_by_pages(build_graph: Callable[[], Graph]) -> None:
         if cursor is None:
             break
     assert found == [(name, version) for name in ("A", "B", "C") for version in (2, 1)]
+
+
+def test_types_from_the_command_line(graph: Graph, database: TestDatabase, tmp_path: Path) -> None:
+    given = tmp_path / "types.json"
+    given.write_text(
+        json.dumps(
+            {
+                "objects": [{"type": "Loaded", "json_schema": STRICT}],
+                "relationships": [{"type": "loaded_by", "multiplicity": {"src": "one"}}],
+            }
+        )
+    )
+    run = partial(palimpsest, DATABASE_URL=database.url("app"), DATABASE_MIGRATION_URL=database.url("superuser"))
+    first = run("types", "load", str(given), "--json")
+    assert first.returncode == 0, first.stderr
+    assert [row["created"] for row in json.loads(first.stdout)["types"]] == [True, True]
+    again = run("types", "load", str(given))
+    assert again.stdout.count("(as it was)") == 2
+    assert "object type Loaded  version 1" in run("types", "list").stdout
+    assert graph.agent.post("/v1/graph/objects", json={"type": "Loaded"}).status_code == 422
+    given.write_text("{]")
+    broken = run("types", "load", str(given))
+    assert broken.returncode != 0
+    assert "FILE: " in broken.stderr

@@ -1,0 +1,74 @@
+"""Types of the whole installation: its operator decides, tenants use them and may override them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from app.db.database import Database
+from app.errors import BadRequest
+from app.objects.types import queries
+from app.objects.types.queries import Kind
+from app.objects.types.schemas import ObjectTypeCreate, RelationshipTypeCreate
+from app.objects.types.service import type_row
+from app.web.batches import convert_item
+
+
+class TypesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Types as an operator writes them down: the bodies of the two registries."""
+
+    objects: list[dict[str, Any]] = []
+    relationships: list[dict[str, Any]] = []
+
+
+def read_file(text: bytes) -> TypesFile:
+    """The types of a file."""
+    try:
+        return msgspec.json.decode(text, type=TypesFile)
+    except msgspec.MsgspecError as problem:
+        raise BadRequest(f"FILE: {problem}; it holds objects and relationships, each a list.") from problem
+
+
+async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
+    """Registers types for all tenants; one that says the same as before gets no new version."""
+    loaded: list[dict[str, Any]] = []
+    given: list[tuple[Kind, ObjectTypeCreate | RelationshipTypeCreate]] = [
+        *(("object", convert_item(item, ObjectTypeCreate)) for item in data.objects),
+        *(("relationship", convert_item(item, RelationshipTypeCreate)) for item in data.relationships),
+    ]
+    async with owner.system() as session:
+        for kind, item in given:
+            row = type_row(kind, item)
+            found = await session.rows(queries.GLOBAL_VERSIONS[kind], {"type": item.type})
+            same = [one for one in found if one["status"] == "active" and _content(kind, one) == _content(kind, row)]
+            if same:
+                loaded.append({"kind": kind, "type": item.type, "version": same[0]["version"], "created": False})
+                continue
+            version = max((one["version"] for one in found), default=0) + 1
+            await session.execute(queries.GLOBAL_RETIRE[kind], {"type": item.type})
+            made = row | {
+                "version": version,
+                "status": "active",
+                "created_by": "operator",
+                "created_at": datetime.now(UTC),
+            }
+            await session.execute(queries.insert_global(kind), made)
+            loaded.append({"kind": kind, "type": item.type, "version": version, "created": True})
+    return loaded
+
+
+def _content(kind: Kind, row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in queries.CONTENT[kind]} | {
+        "json_schema": msgspec.json.decode(row["json_schema"])
+    }
+
+
+async def list_types(owner: Database) -> list[dict[str, Any]]:
+    """The versions that count, by kind and name."""
+    kinds: tuple[Kind, ...] = ("object", "relationship")
+    async with owner.system() as session:
+        return [
+            {"kind": kind, "type": row["type"], "version": row["version"], "description": row["description"]}
+            for kind in kinds
+            for row in await session.rows(queries.GLOBAL_ACTIVE[kind])
+        ]
