@@ -1,8 +1,6 @@
 -- Gives an object its next version: the head takes it on, and it joins the versions. The row is the whole object as
--- JSON,
--- as it is from now on. Has it embedded anew, or what is stored of it removed. Runs with the rights of its caller,
--- who holds
--- the head.
+-- JSON, as it is from now on. Has it embedded anew, or what is stored of it removed. Runs with the rights of its
+-- caller, who holds the head.
 CREATE OR REPLACE FUNCTION change_object(p_tenant text, p_agent text, p_row json, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -12,11 +10,10 @@ DECLARE
     r record;
 BEGIN
     SELECT * INTO r FROM json_to_record(p_row) AS x(
-        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text, type text,
-        subtype text, key text, title text, status text, labels text[], effective_from timestamptz,
+        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text,
+        type text, subtype text, key text, title text, status text, labels text[], effective_from timestamptz,
         effective_to timestamptz, properties jsonb, evidence jsonb, content_hash text, schema_version int,
-        searched boolean,
-        embed_text text, deleted_at timestamptz, change_summary jsonb);
+        searched boolean, embed_text text, deleted_at timestamptz, change_summary jsonb);
     UPDATE graph_objects o
     SET version_id = r.version_id, version = r.version, subtype = r.subtype, key = r.key, title = r.title,
         status = r.status, labels = r.labels, effective_from = r.effective_from, effective_to = r.effective_to,
@@ -31,10 +28,9 @@ BEGIN
         effective_from, effective_to, properties, evidence, content_hash, schema_version, deleted_at, supersedes_id,
         change_summary, written_by, created_at)
     VALUES (p_tenant, r.branch_id, r.canonical_id, r.version_id, r.version, r.project_id, r.type, r.subtype, r.key,
-            r.title,
-            r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence, decode(r.content_hash,
-                'hex'),
-            r.schema_version, r.deleted_at, r.supersedes_id, r.change_summary, p_agent, p_now);
+            r.title, r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence,
+            decode(r.content_hash, 'hex'), r.schema_version, r.deleted_at, r.supersedes_id, r.change_summary, p_agent,
+            p_now);
     IF r.project_id IS NOT NULL THEN
         PERFORM queue_units(p_tenant, r.project_id, 'object', ARRAY[r.canonical_id]);
     END IF;

@@ -1,6 +1,5 @@
 -- Gives a relationship its next version: the head takes it on, and it joins the versions. The row is the whole
--- relationship
--- as JSON, as it is from now on. Runs with the rights of its caller, who holds the head.
+-- relationship as JSON, as it is from now on. Runs with the rights of its caller, who holds the head.
 CREATE OR REPLACE FUNCTION change_relationship(p_tenant text, p_agent text, p_row json, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -10,10 +9,10 @@ DECLARE
     r record;
 BEGIN
     SELECT * INTO r FROM json_to_record(p_row) AS x(
-        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text, type text,
-        src_id uuid, dst_id uuid, weight double precision, role_src text, role_dst text, valid_from timestamptz,
-        valid_to timestamptz, properties jsonb, evidence jsonb, content_hash text, schema_version int,
-        deleted_at timestamptz, change_summary jsonb);
+        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text,
+        type text, src_id uuid, dst_id uuid, weight double precision, role_src text, role_dst text,
+        valid_from timestamptz, valid_to timestamptz, properties jsonb, evidence jsonb, content_hash text,
+        schema_version int, deleted_at timestamptz, change_summary jsonb);
     UPDATE graph_relationships x
     SET version_id = r.version_id, version = r.version, weight = r.weight, role_src = r.role_src, role_dst = r.role_dst,
         valid_from = r.valid_from, valid_to = r.valid_to, properties = r.properties, evidence = r.evidence,

@@ -1,8 +1,7 @@
 -- The live objects that have all of these labels and contain these properties, newest first: ids alone, before
--- `p_after`.
--- Of the owner, because an index over labels or properties is not used under a policy: what the caller may read is
--- asked
--- here by hand, from the settings and from nowhere else, and again by the policy when the objects are read.
+-- `p_after`. Of the owner, because an index over labels or properties is not used under a policy: what the caller may
+-- read is asked here by hand, from the settings and from nowhere else, and again by the policy when the objects are
+-- read.
 CREATE OR REPLACE FUNCTION contain_objects(
     p_branch uuid, p_shared uuid, p_type text, p_subtype text, p_status text, p_key text, p_labels text[],
     p_properties jsonb, p_after uuid, p_limit int)

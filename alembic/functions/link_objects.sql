@@ -1,9 +1,7 @@
 -- Stores new relationships, each with its first version, and answers of each what became of it: `created`; `exists`
--- with
--- the one that links the same objects in the same way; `src` or `dst`, the side on which its type allows no second one.
--- That is kept by unique indexes: whoever comes second waits for the first and then loses. Rows are whole
--- relationships as
--- JSON. Runs with the rights of its caller, who holds both ends.
+-- with the one that links the same objects in the same way; `src` or `dst`, the side on which its type allows no second
+-- one. That is kept by unique indexes: whoever comes second waits for the first and then loses. Rows are whole
+-- relationships as JSON. Runs with the rights of its caller, who holds both ends.
 CREATE OR REPLACE FUNCTION link_objects(p_tenant text, p_agent text, p_rows json, p_now timestamptz)
 RETURNS TABLE (canonical_id uuid, outcome text, existing_id uuid)
 LANGUAGE plpgsql VOLATILE
@@ -33,10 +31,8 @@ BEGIN
             role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, created_at, updated_at,
             one_src, one_dst)
         SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.src_id, r.dst_id,
-        r.weight,
-               r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, decode(r.content_hash,
-                   'hex'),
-               r.schema_version, p_now, p_now, r.one_src, r.one_dst
+               r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
+               decode(r.content_hash, 'hex'), r.schema_version, p_now, p_now, r.one_src, r.one_dst
         FROM given r
         -- Also beside relationships from before the installation's type allowed one only.
         WHERE NOT (r.one_src AND EXISTS (
@@ -55,14 +51,13 @@ BEGIN
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
         role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, change_summary, written_by,
         created_at)
-    SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.src_id, r.dst_id, r.weight,
-           r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, decode(r.content_hash, 'hex'),
-           r.schema_version, r.change_summary, p_agent, p_now
+    SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.src_id, r.dst_id,
+           r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
+           decode(r.content_hash, 'hex'), r.schema_version, r.change_summary, p_agent, p_now
     FROM json_to_recordset(p_rows) AS r(
         branch_id uuid, canonical_id uuid, project_id text, type text, src_id uuid, dst_id uuid,
-        weight double precision,
-        role_src text, role_dst text, valid_from timestamptz, valid_to timestamptz, properties jsonb, evidence jsonb,
-        content_hash text, schema_version int, change_summary jsonb)
+        weight double precision, role_src text, role_dst text, valid_from timestamptz, valid_to timestamptz,
+        properties jsonb, evidence jsonb, content_hash text, schema_version int, change_summary jsonb)
     WHERE r.canonical_id = ANY (v_made);
     RETURN QUERY
     SELECT r.canonical_id,

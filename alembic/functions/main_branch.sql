@@ -1,5 +1,5 @@
--- The branch `main` of a project, or with NULL of the tenant's objects that belong to none; made when it is missing.
--- Of the owner, since a project gets its branch before anybody is in it; a project that is not there gets none.
+-- The branch `main` of a project, or with NULL of the tenant's objects that belong to none; made when it is missing. Of
+-- the owner, since a project gets its branch before anybody is in it; a project that is not there gets none.
 CREATE OR REPLACE FUNCTION main_branch(p_project text)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,8 +1,6 @@
--- Has every live relationship of a type kept to how many there may be of it, in all projects of the tenant. Where
--- some object
--- has more already, nothing is changed and those are answered: by id in the caller's own project, by their number
--- elsewhere.
--- Of the owner, since a type is the tenant's and its relationships are of many projects.
+-- Has every live relationship of a type kept to how many there may be of it, in all projects of the tenant. Where some
+-- object has more already, nothing is changed and those are answered: by id in the caller's own project, by their
+-- number elsewhere. Of the owner, since a type is the tenant's and its relationships are of many projects.
 CREATE OR REPLACE FUNCTION mark_multiplicity(p_type text, p_one_src boolean, p_one_dst boolean)
 RETURNS TABLE (side text, object_id uuid, objects bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

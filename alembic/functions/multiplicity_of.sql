@@ -1,6 +1,5 @@
 -- On which sides a type of relationships allows one only: as the tenant says, or else the installation. Runs with the
--- rights
--- of its caller.
+-- rights of its caller.
 CREATE OR REPLACE FUNCTION multiplicity_of(p_tenant text, p_type text, OUT one_src boolean, OUT one_dst boolean)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan

@@ -1,6 +1,6 @@
--- Restores the relationships that went with an object that is restored itself, each by a new version: those whose
--- other end
--- is live and whose place is still free. Answers how many. Runs with the rights of its caller, who holds the object.
+-- Restores the relationships that went with an object that is restored itself, each by a new version: those whose other
+-- end is live and whose place is still free. Answers how many. Runs with the rights of its caller, who holds the
+-- object.
 CREATE OR REPLACE FUNCTION relink_object(p_tenant text, p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -34,9 +34,8 @@ BEGIN
             role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
             supersedes_id, change_summary, written_by, created_at)
         SELECT b.tenant_id, b.branch_id, b.canonical_id, b.version_id, b.version, b.project_id, b.type, b.src_id,
-        b.dst_id,
-               b.weight, b.role_src, b.role_dst, b.valid_from, b.valid_to, b.properties, b.evidence, b.content_hash,
-               b.schema_version, NULL, b.suppression, b.before_id,
+               b.dst_id, b.weight, b.role_src, b.role_dst, b.valid_from, b.valid_to, b.properties, b.evidence,
+               b.content_hash, b.schema_version, NULL, b.suppression, b.before_id,
                jsonb_build_object('added', '{}'::jsonb, 'removed', '[]'::jsonb, 'updated', '{}'::jsonb,
                    'paths', '[]'::jsonb, 'meta', jsonb_build_object('added', 0, 'removed', 0, 'updated', 0,
                                                                     'restored', true)),

@@ -1,6 +1,5 @@
 -- Deletes the live relationships of an object that is deleted itself, each by a new version; they remember with what
--- they
--- went. Answers how many. Runs with the rights of its caller, who holds the object.
+-- they went. Answers how many. Runs with the rights of its caller, who holds the object.
 CREATE OR REPLACE FUNCTION unlink_object(p_tenant text, p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -28,9 +27,8 @@ BEGIN
             role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
             supersedes_id, change_summary, written_by, created_at)
         SELECT g.tenant_id, g.branch_id, g.canonical_id, g.version_id, g.version, g.project_id, g.type, g.src_id,
-        g.dst_id,
-               g.weight, g.role_src, g.role_dst, g.valid_from, g.valid_to, g.properties, g.evidence, g.content_hash,
-               g.schema_version, g.deleted_at, g.suppression, g.before_id,
+               g.dst_id, g.weight, g.role_src, g.role_dst, g.valid_from, g.valid_to, g.properties, g.evidence,
+               g.content_hash, g.schema_version, g.deleted_at, g.suppression, g.before_id,
                jsonb_build_object('added', '{}'::jsonb, 'removed', p.paths, 'updated', '{}'::jsonb, 'paths', p.paths,
                    'meta', jsonb_build_object('added', 0, 'removed', jsonb_array_length(p.paths), 'updated', 0,
                                               'deleted', true)),

@@ -328,11 +328,10 @@ DECLARE
     r record;
 BEGIN
     SELECT * INTO r FROM json_to_record(p_row) AS x(
-        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text, type text,
-        subtype text, key text, title text, status text, labels text[], effective_from timestamptz,
+        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text,
+        type text, subtype text, key text, title text, status text, labels text[], effective_from timestamptz,
         effective_to timestamptz, properties jsonb, evidence jsonb, content_hash text, schema_version int,
-        searched boolean,
-        embed_text text, deleted_at timestamptz, change_summary jsonb);
+        searched boolean, embed_text text, deleted_at timestamptz, change_summary jsonb);
     UPDATE graph_objects o
     SET version_id = r.version_id, version = r.version, subtype = r.subtype, key = r.key, title = r.title,
         status = r.status, labels = r.labels, effective_from = r.effective_from, effective_to = r.effective_to,
@@ -347,10 +346,9 @@ BEGIN
         effective_from, effective_to, properties, evidence, content_hash, schema_version, deleted_at, supersedes_id,
         change_summary, written_by, created_at)
     VALUES (p_tenant, r.branch_id, r.canonical_id, r.version_id, r.version, r.project_id, r.type, r.subtype, r.key,
-            r.title,
-            r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence, decode(r.content_hash,
-                'hex'),
-            r.schema_version, r.deleted_at, r.supersedes_id, r.change_summary, p_agent, p_now);
+            r.title, r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence,
+            decode(r.content_hash, 'hex'), r.schema_version, r.deleted_at, r.supersedes_id, r.change_summary, p_agent,
+            p_now);
     IF r.project_id IS NOT NULL THEN
         PERFORM queue_units(p_tenant, r.project_id, 'object', ARRAY[r.canonical_id]);
     END IF;
@@ -367,10 +365,10 @@ DECLARE
     r record;
 BEGIN
     SELECT * INTO r FROM json_to_record(p_row) AS x(
-        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text, type text,
-        src_id uuid, dst_id uuid, weight double precision, role_src text, role_dst text, valid_from timestamptz,
-        valid_to timestamptz, properties jsonb, evidence jsonb, content_hash text, schema_version int,
-        deleted_at timestamptz, change_summary jsonb);
+        branch_id uuid, canonical_id uuid, version_id uuid, version int, supersedes_id uuid, project_id text,
+        type text, src_id uuid, dst_id uuid, weight double precision, role_src text, role_dst text,
+        valid_from timestamptz, valid_to timestamptz, properties jsonb, evidence jsonb, content_hash text,
+        schema_version int, deleted_at timestamptz, change_summary jsonb);
     UPDATE graph_relationships x
     SET version_id = r.version_id, version = r.version, weight = r.weight, role_src = r.role_src, role_dst = r.role_dst,
         valid_from = r.valid_from, valid_to = r.valid_to, properties = r.properties, evidence = r.evidence,
@@ -447,10 +445,8 @@ BEGIN
             role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, created_at, updated_at,
             one_src, one_dst)
         SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.src_id, r.dst_id,
-        r.weight,
-               r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, decode(r.content_hash,
-                   'hex'),
-               r.schema_version, p_now, p_now, r.one_src, r.one_dst
+               r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
+               decode(r.content_hash, 'hex'), r.schema_version, p_now, p_now, r.one_src, r.one_dst
         FROM given r
         -- Also beside relationships from before the installation's type allowed one only.
         WHERE NOT (r.one_src AND EXISTS (
@@ -469,14 +465,13 @@ BEGIN
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
         role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, change_summary, written_by,
         created_at)
-    SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.src_id, r.dst_id, r.weight,
-           r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, decode(r.content_hash, 'hex'),
-           r.schema_version, r.change_summary, p_agent, p_now
+    SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.src_id, r.dst_id,
+           r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
+           decode(r.content_hash, 'hex'), r.schema_version, r.change_summary, p_agent, p_now
     FROM json_to_recordset(p_rows) AS r(
         branch_id uuid, canonical_id uuid, project_id text, type text, src_id uuid, dst_id uuid,
-        weight double precision,
-        role_src text, role_dst text, valid_from timestamptz, valid_to timestamptz, properties jsonb, evidence jsonb,
-        content_hash text, schema_version int, change_summary jsonb)
+        weight double precision, role_src text, role_dst text, valid_from timestamptz, valid_to timestamptz,
+        properties jsonb, evidence jsonb, content_hash text, schema_version int, change_summary jsonb)
     WHERE r.canonical_id = ANY (v_made);
     RETURN QUERY
     SELECT r.canonical_id,
@@ -631,9 +626,8 @@ BEGIN
             role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
             supersedes_id, change_summary, written_by, created_at)
         SELECT b.tenant_id, b.branch_id, b.canonical_id, b.version_id, b.version, b.project_id, b.type, b.src_id,
-        b.dst_id,
-               b.weight, b.role_src, b.role_dst, b.valid_from, b.valid_to, b.properties, b.evidence, b.content_hash,
-               b.schema_version, NULL, b.suppression, b.before_id,
+               b.dst_id, b.weight, b.role_src, b.role_dst, b.valid_from, b.valid_to, b.properties, b.evidence,
+               b.content_hash, b.schema_version, NULL, b.suppression, b.before_id,
                jsonb_build_object('added', '{}'::jsonb, 'removed', '[]'::jsonb, 'updated', '{}'::jsonb,
                    'paths', '[]'::jsonb, 'meta', jsonb_build_object('added', 0, 'removed', 0, 'updated', 0,
                                                                     'restored', true)),
@@ -658,21 +652,18 @@ BEGIN
     WITH made AS (
         INSERT INTO graph_objects AS o (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, subtype, key, title, status,
-            labels,
-            effective_from, effective_to, properties, evidence, content_hash, schema_version, created_at, updated_at,
-            terms, embed_text)
+            labels, effective_from, effective_to, properties, evidence, content_hash, schema_version, created_at,
+            updated_at, terms, embed_text)
         SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.subtype, r.key,
-        r.title,
-               r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence,
+               r.title, r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence,
                decode(r.content_hash, 'hex'), r.schema_version, p_now, p_now,
                CASE WHEN r.searched THEN object_terms(p_tenant, r.project_id, r.title, r.key, r.labels,
                                                       object_words(r.properties)) ELSE '' END,
                r.embed_text
         FROM json_to_recordset(p_rows) AS r(
             branch_id uuid, canonical_id uuid, project_id text, type text, subtype text, key text, title text,
-            status text,
-            labels text[], effective_from timestamptz, effective_to timestamptz, properties jsonb, evidence jsonb,
-            content_hash text, schema_version int, searched boolean, embed_text text)
+            status text, labels text[], effective_from timestamptz, effective_to timestamptz, properties jsonb,
+            evidence jsonb, content_hash text, schema_version int, searched boolean, embed_text text)
         ORDER BY r.type, r.key, r.canonical_id
         ON CONFLICT DO NOTHING
         RETURNING o.canonical_id
@@ -682,13 +673,12 @@ BEGIN
         effective_from, effective_to, properties, evidence, content_hash, schema_version, change_summary, written_by,
         created_at)
     SELECT p_tenant, r.branch_id, r.canonical_id, r.canonical_id, 1, r.project_id, r.type, r.subtype, r.key, r.title,
-           r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence, decode(r.content_hash,
-               'hex'),
-           r.schema_version, r.change_summary, p_agent, p_now
+           r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence,
+           decode(r.content_hash, 'hex'), r.schema_version, r.change_summary, p_agent, p_now
     FROM json_to_recordset(p_rows) AS r(
-        branch_id uuid, canonical_id uuid, project_id text, type text, subtype text, key text, title text, status text,
-        labels text[], effective_from timestamptz, effective_to timestamptz, properties jsonb, evidence jsonb,
-        content_hash text, schema_version int, change_summary jsonb)
+        branch_id uuid, canonical_id uuid, project_id text, type text, subtype text, key text, title text,
+        status text, labels text[], effective_from timestamptz, effective_to timestamptz, properties jsonb,
+        evidence jsonb, content_hash text, schema_version int, change_summary jsonb)
     WHERE r.canonical_id = ANY (v_stored);
     PERFORM queue_units(p_tenant, q.project_id, 'object', q.ids)
     FROM (SELECT r.project_id, array_agg(r.canonical_id) AS ids
@@ -727,9 +717,8 @@ BEGIN
             role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
             supersedes_id, change_summary, written_by, created_at)
         SELECT g.tenant_id, g.branch_id, g.canonical_id, g.version_id, g.version, g.project_id, g.type, g.src_id,
-        g.dst_id,
-               g.weight, g.role_src, g.role_dst, g.valid_from, g.valid_to, g.properties, g.evidence, g.content_hash,
-               g.schema_version, g.deleted_at, g.suppression, g.before_id,
+               g.dst_id, g.weight, g.role_src, g.role_dst, g.valid_from, g.valid_to, g.properties, g.evidence,
+               g.content_hash, g.schema_version, g.deleted_at, g.suppression, g.before_id,
                jsonb_build_object('added', '{}'::jsonb, 'removed', p.paths, 'updated', '{}'::jsonb, 'paths', p.paths,
                    'meta', jsonb_build_object('added', 0, 'removed', jsonb_array_length(p.paths), 'updated', 0,
                                               'deleted', true)),
