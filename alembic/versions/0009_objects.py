@@ -20,6 +20,12 @@ ALTER TABLE audit_log
         CHECK (event_type IN ('fact_write', 'fact_read', 'key_issue', 'key_revoke', 'key_rotation',
             'quarantine_admit', 'quarantine_release', 'quota_breach', 'admin_action', 'tombstone_issued',
             'tombstone_revoked', 'rtbf_legal_hold_issued', 'erasure_completed', 'object_write'));
+ALTER TABLE lexical_statistics
+    DROP CONSTRAINT lexical_statistics_kind_check,
+    ADD CONSTRAINT lexical_statistics_kind_check CHECK (kind IN ('note', 'fact', 'object'));
+ALTER TABLE lexical_frequencies
+    DROP CONSTRAINT lexical_frequencies_kind_check,
+    ADD CONSTRAINT lexical_frequencies_kind_check CHECK (kind IN ('note', 'fact', 'object'));
 CREATE TABLE branches (
     tenant_id TEXT NOT NULL,
     branch_id UUID NOT NULL,
@@ -344,12 +350,1599 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION main_branches(p_tenant text, p_project text)
+RETURNS uuid[]
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = p_tenant AND b.name = 'main' AND (b.project_id = p_project OR b.project_id IS NULL));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION match_objects(
+    p_terms text[], p_idf double precision[], p_chosen text[], p_average double precision, p_most int, p_limit int,
+    p_branches uuid[] DEFAULT NULL)
+RETURNS TABLE (canonical_id uuid, branch_id uuid, score double precision)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_branches uuid[];
+    v_keys text[];
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL OR cardinality(p_chosen) = 0 THEN
+        RETURN;
+    END IF;
+    v_branches := coalesce(p_branches, main_branches(v_tenant, v_project));
+    v_keys := lexical_keys(v_tenant, v_project, p_chosen) || lexical_keys(v_tenant, '', p_chosen);
+    RETURN QUERY
+    WITH found AS MATERIALIZED (
+        SELECT o.canonical_id, o.branch_id, o.terms_length, ts_filter(setweight(o.terms, 'A', p_terms), '{a}') AS terms
+        FROM graph_objects o
+        WHERE lexical_keys(o.tenant_id, coalesce(o.project_id, ''), tsvector_to_array(o.terms)) && v_keys
+          AND o.tenant_id IS NOT DISTINCT FROM v_tenant
+          AND (o.project_id IS NULL OR o.project_id IS NOT DISTINCT FROM v_project)
+          AND o.branch_id = ANY (v_branches) AND o.deleted_at IS NULL AND o.suppression = 0
+        LIMIT p_most
+    )
+    SELECT f.canonical_id, f.branch_id,
+           sum(t.idf * f.tf * 1.9 / (f.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))
+    FROM (
+        -- Taken apart in the list of columns: as a table, each would be stored before it is read.
+        SELECT w.canonical_id, w.branch_id, w.terms_length, (w.word).lexeme,
+               cardinality((w.word).positions)::double precision AS tf
+        FROM (SELECT f.canonical_id, f.branch_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
+    ) f
+    JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = f.lexeme
+    GROUP BY f.canonical_id, f.branch_id ORDER BY 3 DESC, 1, 2 LIMIT p_limit;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION object_terms(
+    p_tenant text, p_project text, p_title text, p_key text, p_labels text[], p_text text)
+RETURNS tsvector
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(
+        CASE WHEN p_project IS NULL THEN 'simple'::regconfig ELSE project_language(p_tenant, p_project) END,
+        concat_ws(' ', p_title, p_key, array_to_string(p_labels, ' '), p_text));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION object_words(p_properties jsonb)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN coalesce(left((
+        -- Strict, or what stands in a list would be found twice.
+        SELECT string_agg(w.word #>> '{}', ' ' ORDER BY w.place)
+        FROM jsonb_path_query(p_properties, 'strict $.** ? (@.type() == "string" || @.type() == "number")')
+             WITH ORDINALITY w(word, place)), 100000), '');
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION count_documents(p_kind text, p_terms text[], p_most int)
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := nullif(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_branches uuid[];
+    v_counts bigint[] := '{}';
+    v_keys text[];
+    v_count bigint;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RETURN v_counts;
+    END IF;
+    IF p_kind = 'object' THEN
+        v_branches := main_branches(v_tenant, v_project);
+    END IF;
+    FOR i IN 1 .. cardinality(p_terms) LOOP
+        v_keys := lexical_keys(v_tenant, v_project, p_terms[i:i]);
+        IF p_kind = 'object' THEN
+            v_keys := v_keys || lexical_keys(v_tenant, '', p_terms[i:i]);
+        END IF;
+        IF p_kind = 'note' THEN
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM memory_notes n
+                WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) && v_keys
+                  AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
+                  AND n.deleted_at IS NULL AND n.suppression = 0
+                  AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
+                  AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        ELSIF p_kind = 'object' THEN
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM graph_objects o
+                WHERE lexical_keys(o.tenant_id, coalesce(o.project_id, ''), tsvector_to_array(o.terms)) && v_keys
+                  AND o.tenant_id IS NOT DISTINCT FROM v_tenant
+                  AND (o.project_id IS NULL OR o.project_id IS NOT DISTINCT FROM v_project)
+                  AND o.branch_id = ANY (v_branches) AND o.deleted_at IS NULL AND o.suppression = 0
+                LIMIT p_most) d;
+        ELSE
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM graph_facts f
+                WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
+                  AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
+                  AND f.retracted_at IS NULL AND f.suppression = 0
+                  AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
+                  AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        END IF;
+        v_counts := v_counts || v_count;
+    END LOOP;
+    RETURN v_counts;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION diagnose_project(p_least double precision, p_sample int, p_revivable int)
+RETURNS TABLE (
+    settings jsonb, depth bigint, oldest_seconds double precision, ended bigint, dead bigint, failed bigint,
+    revivable bigint, long_leases bigint, stale_leases bigint, notes bigint, deleted bigint, expired bigint,
+    unindexed bigint, sampled bigint, stale bigint, embedding boolean, units bigint, vectors bigint, queued bigint,
+    calls bigint, succeeded bigint, recoveries bigint, extractions bigint, graph_facts boolean, lost_links bigint,
+    input_tokens bigint, output_tokens bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_since date;
+    v_model smallint;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'diagnose_project needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT p.settings INTO settings FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project;
+
+    SELECT count(*), greatest(0, coalesce(extract(epoch FROM v_now - min(j.available_at)), 0))
+    INTO depth, oldest_seconds FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'pending';
+    SELECT count(*) FILTER (WHERE coalesce(j.started_at, j.created_at) < v_now - interval '10 minutes'),
+           count(*) FILTER (WHERE j.lease_expires_at < v_now)
+    INTO long_leases, stale_leases FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased';
+    SELECT count(*) FILTER (WHERE j.status = 'dead'), count(*) FILTER (WHERE j.status = 'failed'),
+           count(*) FILTER (WHERE j.kind = 'graph_link')
+    INTO dead, failed, lost_links FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.status IN ('dead', 'failed') AND j.finished_at >= v_now - interval '24 hours'
+      AND j.project_id = v_project;
+    -- The first condition is the index's; what was cancelled did not end by itself.
+    SELECT dead + failed + count(*) INTO ended FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.status IN ('completed', 'cancelled') AND j.status = 'completed'
+      AND j.finished_at >= v_now - interval '24 hours' AND j.project_id = v_project;
+    SELECT count(*) INTO revivable FROM find_revivable(v_tenant, v_project, p_revivable);
+
+    SELECT count(*), count(*) FILTER (WHERE n.deleted_at IS NOT NULL),
+           count(*) FILTER (WHERE n.deleted_at < v_now - interval '30 days'),
+           count(*) FILTER (WHERE n.deleted_at IS NULL AND n.terms_length = 0),
+           count(*) FILTER (WHERE n.deleted_at IS NULL AND n.extraction_status = 'completed')
+    INTO notes, deleted, expired, unindexed, extractions FROM memory_notes n
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.suppression = 0;
+    SELECT count(*), count(*) FILTER (WHERE s.terms <> note_terms(
+               v_tenant, v_project, s.author, s.occurred_at, s.tags, s.content))
+    INTO sampled, stale FROM (
+        SELECT n.terms, n.author, n.occurred_at, n.tags, n.content FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.suppression = 0 AND n.deleted_at IS NULL
+          AND n.terms_length > 0
+        ORDER BY n.created_at DESC, n.note_id DESC LIMIT p_sample) s;
+
+    SELECT m.model_id INTO v_model FROM embedding_models m WHERE m.active;
+    embedding := v_model IS NOT NULL;
+    IF embedding THEN
+        units := notes - deleted
+            + (SELECT count(*) FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.confidence > p_least
+                 AND f.suppression = 0)
+            + (SELECT count(*) FROM memory_cards c
+               WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0)
+            + (SELECT count(*) FROM branches b
+               JOIN graph_objects o ON o.tenant_id = v_tenant AND o.branch_id = b.branch_id
+               WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main'
+                 AND o.deleted_at IS NULL AND o.suppression = 0 AND o.embed_text IS NOT NULL);
+        SELECT count(*) INTO vectors FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.model_id = v_model AND e.view = 'self' AND e.project_id = v_project
+          AND e.suppression = 0;
+        SELECT count(*) INTO queued FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = v_model;
+    ELSE
+        units := 0;
+        vectors := 0;
+        queued := 0;
+    END IF;
+    graph_facts := EXISTS (
+        SELECT FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = 'pipeline');
+
+    SELECT count(*), count(*) FILTER (WHERE c.succeeded) INTO calls, succeeded FROM (
+        SELECT c.succeeded FROM llm_calls c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+        ORDER BY c.created_at DESC LIMIT 100) c;
+    SELECT count(*) INTO recoveries FROM memory_history h
+    WHERE h.tenant_id = v_tenant AND h.history_id >= first_id(v_now - interval '7 days') AND h.project_id = v_project
+      AND h.event = 'recovered' AND h.created_at >= v_now - interval '7 days' AND h.suppression = 0;
+    v_since := CASE coalesce(settings #>> '{pipeline,extraction_budget_period}', 'month')
+        WHEN 'day' THEN (v_now AT TIME ZONE 'UTC')::date
+        WHEN 'month' THEN date_trunc('month', v_now AT TIME ZONE 'UTC')::date
+        ELSE '-infinity'::date END;
+    SELECT coalesce(sum(u.input_tokens), 0), coalesce(sum(u.output_tokens), 0) INTO input_tokens, output_tokens
+    FROM llm_usage u WHERE u.tenant_id = v_tenant AND u.project_id = v_project AND u.day >= v_since;
+    RETURN NEXT;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION near_units(
+    p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
+    p_scope text, p_valid timestamptz DEFAULT NULL, p_known timestamptz DEFAULT NULL,
+    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
+RETURNS TABLE (owner_id uuid, cosine double precision)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET enable_seqscan = off
+-- Named here so that what the function does to it ends with it.
+SET enable_sort = on
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_query vector := p_vector::vector;
+    v_vectors bigint;
+    v_share double precision;
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_holds text := '';
+    v_enough text := '';
+    -- Kind and model are written out: that an index has only these must be plain to see.
+    v_mine text := format(
+        'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4) '
+        'AND e.owner_kind = %L AND e.model_id = %s', p_kind, p_model);
+    v_found int;
+BEGIN
+    -- How many of this kind there are; cards and objects are few.
+    SELECT CASE WHEN p_kind IN ('card', 'object') THEN 0 WHEN c.notes + c.facts = 0 THEN c.vectors
+                WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
+    INTO v_vectors FROM embedding_counts c
+    WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
+    IF v_vectors > 25000 THEN
+        -- Of the index over the part of the table that has this tenant's vectors.
+        SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share
+        FROM pg_inherits p JOIN pg_index i ON i.indexrelid = p.inhrelid JOIN pg_class r ON r.oid = p.inhrelid
+        WHERE p.inhparent = to_regclass(format('embeddings_%s_%s_idx', p_model, p_kind))
+          AND i.indrelid = (SELECT e.tableoid FROM embeddings e
+                            WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
+    END IF;
+    -- One unit after the other, in the order of distance, until enough hold.
+    IF p_kind = 'fact' THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $2, $7) AS sure,'
+            '           f.source_trust FROM graph_facts f'
+            '    WHERE f.tenant_id = $2 AND f.fact_id = e.owner_id'
+            '      AND ($8::uuid[] IS NULL OR f.predicate_id = ANY ($8))'
+            '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
+            '                      $2, $6, $7) OFFSET 0) h';
+        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10';
+    ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $7'
+            '    OFFSET 0) h';
+    END IF;
+    -- To find one that fits by the index takes as long as to look at fifty, and the longer the fewer fit.
+    IF v_share >= 0.05 AND v_vectors > 50 * p_limit / v_share THEN
+        -- Here, and not with the function: a session that has met no vector yet does not know these settings.
+        PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
+                set_config('hnsw.ef_search', least(greatest(120, 2 * p_limit), 400)::text, true),
+                set_config('hnsw.max_scan_tuples', '40000', true);
+        PERFORM set_config('enable_sort', 'off', true);
+        -- The index has half the bits of each number, the answer all of them.
+        RETURN QUERY EXECUTE format(
+            'WITH near AS MATERIALIZED ('
+            '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e %2$s'
+            '    WHERE %3$s%4$s ORDER BY e.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) LIMIT $5)'
+            'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
+            p_dimensions, v_holds, v_mine, v_enough)
+        USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+        GET DIAGNOSTICS v_found = ROW_COUNT;
+        IF v_found > 0 THEN
+            RETURN;
+        END IF;
+        -- Nothing of what the caller may read was met: then it is little, and is looked through.
+    END IF;
+    PERFORM set_config('enable_sort', 'on', true);
+    RETURN QUERY EXECUTE format(
+        'SELECT e.owner_id, -e.distance FROM ('
+        '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
+        '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
+    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION queue_units(p_tenant text, p_project text, p_kind text, p_ids uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO embedding_queue AS q (
+        tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, available_at)
+    SELECT p_tenant, p_project, p_kind, u.id, m.model_id, v_now, v_now
+    FROM unnest(p_ids) u(id) CROSS JOIN embedding_models m WHERE p_project IS NOT NULL
+    ORDER BY u.id, m.model_id
+    ON CONFLICT (tenant_id, project_id, model_id, owner_kind, owner_id) DO UPDATE
+    SET queued_at = excluded.queued_at, available_at = excluded.available_at, attempts = 0, last_error = NULL;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION read_units(p_model smallint, p_limit int, p_min double precision, p_patterns text[])
+RETURNS TABLE (
+    owner_kind text, owner_id uuid, queued_at timestamptz, attempts int, stored_hash bytea, embedded_at timestamptz,
+    author text, occurred_at timestamptz, words text, redactions int)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_patterns text[];
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+BEGIN
+    v_patterns := p_patterns || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = v_tenant ORDER BY r.created_at, r.pattern_id);
+    RETURN QUERY
+    SELECT q.owner_kind, q.owner_id, q.queued_at, q.attempts, e.text_hash, e.embedded_at, a.words, u.occurred_at,
+           r.words, coalesce(r.redactions, 0) + coalesce(a.redactions, 0)
+    FROM (
+        SELECT q.* FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model AND q.available_at <= v_now
+        ORDER BY q.available_at, q.owner_id LIMIT p_limit
+    ) q
+    LEFT JOIN LATERAL (
+        SELECT n.author, n.occurred_at, n.content AS said FROM memory_notes n
+        WHERE q.owner_kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.project_id = v_project
+          AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT NULL, NULL, concat_ws(' ', last_segment(s.canonical), p.canonical,
+                   CASE WHEN f.object_entity_id IS NOT NULL THEN last_segment(o.canonical)
+                        WHEN f.value_type = 'ref' THEN last_segment(f.object_value) ELSE f.object_value END)
+        FROM graph_facts f
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
+        WHERE q.owner_kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.project_id = v_project
+          AND f.suppression = 0 AND f.confidence > p_min
+        UNION ALL
+        SELECT NULL, NULL, c.content FROM memory_cards c
+        WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
+          AND c.suppression = 0
+        UNION ALL
+        -- Of objects what stands on main.
+        SELECT NULL, NULL, o.embed_text FROM graph_objects o
+        WHERE q.owner_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main
+          AND o.canonical_id = q.owner_id AND o.deleted_at IS NULL AND o.suppression = 0
+    ) u ON true
+    LEFT JOIN LATERAL redact_text(u.said, v_patterns) r ON u.said IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.author, v_patterns) a ON u.author IS NOT NULL
+    LEFT JOIN embeddings e
+        ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = q.owner_kind
+       AND e.owner_id = q.owner_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION reconcile_embeddings(
+    p_min double precision, OUT unqueued bigint, OUT removed bigint, OUT queued bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+BEGIN
+    -- Held from here on: who stores or removes vectors meanwhile adds their part when this is done.
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    SELECT v_tenant, v_project, m.model_id, 'self', 0, 0, 0, v_now FROM embedding_models m ORDER BY m.model_id
+    ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
+
+    DELETE FROM embedding_queue q
+    WHERE q.tenant_id = v_tenant AND q.project_id = v_project
+      AND (NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = q.model_id)
+           OR (q.owner_kind = 'note' AND NOT EXISTS (
+                   SELECT FROM memory_notes n
+                   WHERE n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.deleted_at IS NULL
+                     AND n.suppression = 0))
+           OR (q.owner_kind = 'fact' AND NOT EXISTS (
+                   SELECT FROM graph_facts f
+                   WHERE f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.confidence > p_min
+                     AND f.suppression = 0))
+           OR (q.owner_kind = 'card' AND NOT EXISTS (
+                   SELECT FROM memory_cards c
+                   WHERE c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.suppression = 0))
+           OR (q.owner_kind = 'object' AND NOT EXISTS (
+                   SELECT FROM graph_objects o
+                   WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = q.owner_id
+                     AND o.deleted_at IS NULL AND o.embed_text IS NOT NULL AND o.suppression = 0)));
+    GET DIAGNOSTICS unqueued = ROW_COUNT;
+
+    DELETE FROM embeddings e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project
+      AND (NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = e.model_id)
+           OR (e.owner_kind = 'note' AND NOT EXISTS (
+                   SELECT FROM memory_notes n
+                   WHERE n.tenant_id = v_tenant AND n.note_id = e.owner_id AND n.deleted_at IS NULL))
+           OR (e.owner_kind = 'fact' AND NOT EXISTS (
+                   SELECT FROM graph_facts f
+                   WHERE f.tenant_id = v_tenant AND f.fact_id = e.owner_id AND f.confidence > p_min))
+           OR (e.owner_kind = 'card' AND NOT EXISTS (
+                   SELECT FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = e.owner_id))
+           OR (e.owner_kind = 'object' AND NOT EXISTS (
+                   SELECT FROM graph_objects o
+                   WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = e.owner_id
+                     AND o.deleted_at IS NULL AND o.embed_text IS NOT NULL)));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    UPDATE embeddings e SET suppression = o.suppression
+    FROM (
+        SELECT 'note' AS kind, n.note_id AS id, n.suppression FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project
+        UNION ALL
+        SELECT 'fact', f.fact_id, f.suppression FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+        UNION ALL
+        SELECT 'card', c.card_id, c.suppression FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+        UNION ALL
+        SELECT 'object', o.canonical_id, o.suppression FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main
+    ) o
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.owner_kind = o.kind AND e.owner_id = o.id
+      AND e.suppression <> o.suppression;
+
+    INSERT INTO embedding_queue (tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, available_at)
+    SELECT v_tenant, v_project, u.kind, u.id, m.model_id, v_now, v_now
+    FROM (
+        SELECT 'note' AS kind, n.note_id AS id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT 'fact', f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.confidence > p_min AND f.suppression = 0
+        UNION ALL
+        SELECT 'card', c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0
+        UNION ALL
+        SELECT 'object', o.canonical_id FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.deleted_at IS NULL AND o.suppression = 0
+          AND o.embed_text IS NOT NULL
+    ) u
+    CROSS JOIN embedding_models m
+    WHERE NOT EXISTS (
+        SELECT FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.model_id = m.model_id AND e.view = 'self' AND e.owner_kind = u.kind
+          AND e.owner_id = u.id)
+    ORDER BY u.id, m.model_id
+    ON CONFLICT (tenant_id, project_id, model_id, owner_kind, owner_id) DO NOTHING;
+    GET DIAGNOSTICS queued = ROW_COUNT;
+
+    DELETE FROM embedding_counts c
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+      AND NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = c.model_id);
+    UPDATE embedding_counts c
+    SET vectors = coalesce(n.vectors, 0), notes = coalesce(n.notes, 0), facts = coalesce(n.facts, 0)
+    FROM embedding_models m
+    LEFT JOIN (
+        SELECT e.model_id, count(*) AS vectors, count(*) FILTER (WHERE e.owner_kind = 'note') AS notes,
+               count(*) FILTER (WHERE e.owner_kind = 'fact') AS facts
+        FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.view = 'self' GROUP BY e.model_id
+    ) n ON n.model_id = m.model_id
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = m.model_id AND c.view = 'self';
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION refresh_lexicon(p_kind text, p_frequent bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_branches uuid[] := main_branches(v_tenant, v_project);
+BEGIN
+    INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+    SELECT v_tenant, v_project, p_kind, count(*), coalesce(sum(d.length), 0), 0, clock_timestamp()
+    FROM (
+        SELECT n.terms_length AS length FROM memory_notes n
+        WHERE p_kind = 'note' AND n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope <> 'agent_private' AND n.garden_id IS NULL
+        UNION ALL
+        SELECT f.terms_length FROM graph_facts f
+        WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+          AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+        UNION ALL
+        SELECT o.terms_length FROM graph_objects o
+        WHERE p_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = ANY (v_branches)
+          AND o.deleted_at IS NULL AND o.suppression = 0
+    ) d
+    ON CONFLICT (tenant_id, project_id, kind) DO UPDATE
+    SET documents = excluded.documents, total_length = excluded.total_length, added = 0,
+        counted_at = excluded.counted_at;
+    DELETE FROM lexical_frequencies l
+    WHERE l.tenant_id = v_tenant AND l.project_id = v_project AND l.kind = p_kind;
+    INSERT INTO lexical_frequencies (tenant_id, project_id, kind, term, documents)
+    SELECT v_tenant, v_project, p_kind, t.term, count(*)
+    FROM (
+        SELECT unnest(tsvector_to_array(n.terms)) AS term FROM memory_notes n
+        WHERE p_kind = 'note' AND n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope <> 'agent_private' AND n.garden_id IS NULL
+        UNION ALL
+        SELECT unnest(tsvector_to_array(f.terms)) FROM graph_facts f
+        WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+          AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+        UNION ALL
+        SELECT unnest(tsvector_to_array(o.terms)) FROM graph_objects o
+        WHERE p_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = ANY (v_branches)
+          AND o.deleted_at IS NULL AND o.suppression = 0
+    ) t
+    GROUP BY t.term HAVING count(*) >= p_frequent;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION reindex_terms(p_kind text, p_after uuid, p_limit int)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_ids uuid[];
+BEGIN
+    IF p_kind = 'note' THEN
+        v_ids := ARRAY(
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.note_id > p_after
+            ORDER BY n.note_id LIMIT p_limit);
+        UPDATE memory_notes n
+        SET terms = note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content),
+            telling = count_telling(v_tenant, v_project, n.content)
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids);
+    ELSIF p_kind = 'object' THEN
+        v_ids := ARRAY(
+            SELECT DISTINCT o.canonical_id FROM branches b
+            JOIN graph_objects o ON o.tenant_id = v_tenant AND o.branch_id = b.branch_id AND o.canonical_id > p_after
+            WHERE b.tenant_id = v_tenant AND b.project_id = v_project
+            ORDER BY o.canonical_id LIMIT p_limit);
+        UPDATE graph_objects o
+        SET terms = object_terms(v_tenant, v_project, o.title, o.key, o.labels, object_words(o.properties))
+        FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND o.tenant_id = v_tenant
+          AND o.branch_id = b.branch_id AND o.canonical_id = ANY (v_ids)
+          AND coalesce(
+              (SELECT s.fts_enabled FROM object_type_schemas s
+               WHERE s.tenant_id = v_tenant AND s.type = o.type AND s.status = 'active'),
+              (SELECT s.fts_enabled FROM global_object_type_schemas s
+               WHERE s.type = o.type AND s.status = 'active'), true);
+    ELSE
+        v_ids := ARRAY(
+            SELECT f.fact_id FROM graph_facts f
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.fact_id > p_after
+            ORDER BY f.fact_id LIMIT p_limit);
+        UPDATE graph_facts f
+        SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                               coalesce(o.canonical, f.object_value))
+        FROM graph_facts x
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = x.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = x.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = x.object_entity_id
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids) AND x.tenant_id = v_tenant AND x.fact_id = f.fact_id;
+    END IF;
+    RETURN v_ids[cardinality(v_ids)];
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION schedule_reconciliations(p_before timestamptz)
+RETURNS TABLE (tenant_id text, job_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO jobs AS j (tenant_id, job_id, project_id, kind, payload, dedupe_key, created_by, available_at,
+                           created_at)
+    SELECT p.tenant_id, i.job_id, p.project_id, 'embed_reconcile', '{}', 'embed_reconcile', 'schedule', v_now, v_now
+    FROM projects p
+    CROSS JOIN LATERAL (
+        SELECT md5('embed_reconcile ' || p.tenant_id || '/' || p.project_id)::uuid AS job_id) i
+    WHERE NOT EXISTS (
+            SELECT FROM jobs d
+            WHERE d.tenant_id = p.tenant_id AND d.job_id = i.job_id
+              AND (d.status IN ('pending', 'leased') OR d.finished_at >= p_before))
+      AND (EXISTS (SELECT FROM memory_notes n WHERE n.tenant_id = p.tenant_id AND n.project_id = p.project_id)
+           OR EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = p.tenant_id AND f.project_id = p.project_id)
+           OR EXISTS (SELECT FROM branches b
+                      JOIN graph_objects o ON o.tenant_id = p.tenant_id AND o.branch_id = b.branch_id
+                      WHERE b.tenant_id = p.tenant_id AND b.project_id = p.project_id)
+           OR EXISTS (SELECT FROM redaction_counts r
+                      WHERE r.tenant_id = p.tenant_id AND r.project_id = p.project_id))
+    ON CONFLICT ON CONSTRAINT jobs_pkey DO UPDATE
+    SET status = 'pending', attempts = 0, available_at = excluded.available_at, created_at = excluded.created_at,
+        started_at = NULL, finished_at = NULL, last_error = NULL
+    WHERE j.status NOT IN ('pending', 'leased')
+    RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION store_vectors(
+    p_model smallint, p_made timestamptz, p_units json, p_vectors text[], OUT skipped uuid[], OUT subjects uuid[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+    v_leads boolean;
+    v_ids uuid[];
+    v_held uuid[];
+    v_known uuid[];
+    v_added bigint;
+    v_removed bigint;
+    v_notes bigint;
+    v_facts bigint;
+BEGIN
+    v_ids := ARRAY(SELECT u.id FROM json_to_recordset(p_units) AS u(id uuid, place int) WHERE u.place IS NOT NULL);
+    PERFORM FROM embedding_models m WHERE m.model_id = p_model AND m.created_at = p_made FOR KEY SHARE;
+    IF NOT FOUND THEN
+        skipped := v_ids;
+        RETURN;
+    END IF;
+    -- What is told of words and cards is told once, however many models there are.
+    SELECT m.model_id = p_model INTO v_leads FROM embedding_models m ORDER BY m.active DESC, m.model_id LIMIT 1;
+
+    -- First of all the place that reconciliation holds too: one of the two works at a time, and neither waits for the
+    -- other with something in hand.
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    VALUES (v_tenant, v_project, p_model, 'self', 0, 0, 0, v_now)
+    ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
+
+    -- Whoever hides or erases a unit waits until its vector is there to be hidden or erased too. Nobody is waited for
+    -- here, so that nobody can wait for us in a circle.
+    v_held := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids) AND c.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids) AND f.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids) AND n.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT o.canonical_id FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        FOR SHARE SKIP LOCKED);
+    skipped := ARRAY(
+        SELECT x.id FROM (
+            SELECT c.card_id AS id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids)
+            UNION ALL
+            SELECT f.fact_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids)
+            UNION ALL
+            SELECT n.note_id FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids)
+            UNION ALL
+            SELECT o.canonical_id FROM graph_objects o
+            WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        ) x WHERE x.id <> ALL (v_held));
+
+    v_known := ARRAY(
+        SELECT e.owner_id FROM json_to_recordset(p_units) AS u(kind text, id uuid)
+        JOIN embeddings e ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+            AND e.owner_kind = u.kind AND e.owner_id = u.id);
+    WITH stored AS (
+        INSERT INTO embeddings AS e (
+            tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, garden_id, suppression,
+            text_hash, embedded_at, vector)
+        SELECT v_tenant, v_project, u.kind, u.id, 'self', p_model, o.agent_id, o.scope, o.garden_id, o.suppression,
+               decode(u.hash, 'hex'), v_now, p_vectors[u.place]::vector
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, hash text, place int)
+        CROSS JOIN LATERAL (
+            SELECT n.agent_id, n.scope, n.garden_id, n.suppression FROM memory_notes n
+            WHERE u.kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = u.id
+            UNION ALL
+            SELECT f.agent_id, f.scope, f.garden_id, f.suppression FROM graph_facts f
+            WHERE u.kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = u.id
+            UNION ALL
+            SELECT c.agent_id, c.scope, c.garden_id, c.suppression FROM memory_cards c
+            WHERE u.kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = u.id
+            UNION ALL
+            SELECT '', 'project_shared', NULL, o.suppression FROM graph_objects o
+            WHERE u.kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = u.id
+        ) o
+        WHERE u.place IS NOT NULL AND u.id = ANY (v_held)
+        ORDER BY u.kind, u.id
+        ON CONFLICT (tenant_id, model_id, view, owner_kind, owner_id) DO UPDATE
+        SET text_hash = excluded.text_hash, vector = excluded.vector, embedded_at = excluded.embedded_at,
+            agent_id = excluded.agent_id, scope = excluded.scope, garden_id = excluded.garden_id,
+            suppression = excluded.suppression
+        RETURNING e.owner_id <> ALL (v_known) AS is_new, e.owner_kind
+    ), told AS (
+        INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+        SELECT v_tenant, v_project, t.owner_kind, 0, 0, count(*), '-infinity' FROM stored t
+        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact', 'object') GROUP BY t.owner_kind
+        ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
+        RETURNING s.kind
+    )
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
+    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
+
+    WITH gone AS (
+        DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)
+        WHERE u.gone AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+          AND e.owner_kind = u.kind AND e.owner_id = u.id
+        RETURNING e.owner_kind
+    )
+    SELECT count(*), v_notes - count(*) FILTER (WHERE g.owner_kind = 'note'),
+           v_facts - count(*) FILTER (WHERE g.owner_kind = 'fact')
+    INTO v_removed, v_notes, v_facts FROM gone g;
+    DELETE FROM embedding_queue q
+    USING json_to_recordset(p_units) AS u(kind text, id uuid, queued_at timestamptz)
+    WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+      AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at AND u.id <> ALL (skipped);
+    UPDATE embedding_counts c
+    SET vectors = greatest(0, c.vectors + v_added - v_removed), notes = greatest(0, c.notes + v_notes),
+        facts = greatest(0, c.facts + v_facts)
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = p_model AND c.view = 'self'
+      AND (v_added > 0 OR v_removed > 0);
+    subjects := ARRAY(
+        SELECT DISTINCT f.subject_entity_id
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, gone boolean)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = u.id AND f.project_id = v_project
+        WHERE v_leads AND u.kind = 'fact' AND (u.gone OR u.place IS NOT NULL) AND u.id <> ALL (skipped)
+          AND EXISTS (SELECT FROM memory_cards c
+                      WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+                        AND c.entity_id = f.subject_entity_id));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION weigh_terms(
+    p_tenant text, p_project text, p_kind text, p_query text, p_terms int,
+    OUT terms text[], OUT documents bigint[], OUT total bigint, OUT average double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    v_language regconfig := project_language(p_tenant, p_project);
+    v_rare text[];
+    v_counts bigint[];
+    v_length bigint;
+BEGIN
+    SELECT s.documents, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    FROM lexical_statistics s
+    WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
+    IF NOT FOUND THEN
+        IF p_kind = 'note' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT n.terms_length FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.deleted_at IS NULL LIMIT 20000) d;
+        ELSIF p_kind = 'object' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT o.terms_length FROM graph_objects o
+                WHERE o.tenant_id = p_tenant AND o.branch_id = ANY (main_branches(p_tenant, p_project))
+                  AND o.deleted_at IS NULL LIMIT 20000) d;
+        ELSE
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT f.terms_length FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL LIMIT 20000) d;
+        END IF;
+        average := v_length::double precision / nullif(total, 0);
+    END IF;
+    average := greatest(coalesce(average, 1), 1);
+    terms := ARRAY(
+        SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t
+        ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    IF p_kind = 'object' AND EXISTS (
+        SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
+        WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
+        -- What belongs to no project is found by its words as they are written.
+        terms := ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector('simple', p_query)) t
+            WHERE t.lexeme <> ALL (terms) AND to_tsvector(v_language, t.lexeme) <> ''::tsvector
+            ORDER BY t.positions[1], t.lexeme LIMIT p_terms) || terms;
+    END IF;
+    v_rare := ARRAY(
+        SELECT t.term FROM unnest(terms) t(term)
+        WHERE NOT EXISTS (
+            SELECT FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term)
+        ORDER BY t.term);
+    v_counts := count_documents(p_kind, v_rare, 2000);
+    documents := ARRAY(
+        SELECT coalesce(l.documents, v_counts[array_position(v_rare, t.term)], 0)
+        FROM unnest(terms) WITH ORDINALITY t(term, place)
+        LEFT JOIN lexical_frequencies l
+            ON l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term
+        ORDER BY t.place);
+    total := greatest(total, (SELECT max(d) FROM unnest(documents) d));
+END
+$$;
+""",
 )
 
 # And as they were.
-OLD_FUNCTIONS: tuple[str, ...] = ()
+OLD_FUNCTIONS: tuple[str, ...] = (
+    """
+CREATE OR REPLACE FUNCTION count_documents(p_kind text, p_terms text[], p_most int)
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := nullif(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_counts bigint[] := '{}';
+    v_keys text[];
+    v_count bigint;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RETURN v_counts;
+    END IF;
+    FOR i IN 1 .. cardinality(p_terms) LOOP
+        v_keys := lexical_keys(v_tenant, v_project, p_terms[i:i]);
+        IF p_kind = 'note' THEN
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM memory_notes n
+                WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) && v_keys
+                  AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
+                  AND n.deleted_at IS NULL AND n.suppression = 0
+                  AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
+                  AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        ELSE
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM graph_facts f
+                WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
+                  AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
+                  AND f.retracted_at IS NULL AND f.suppression = 0
+                  AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
+                  AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        END IF;
+        v_counts := v_counts || v_count;
+    END LOOP;
+    RETURN v_counts;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION diagnose_project(p_least double precision, p_sample int, p_revivable int)
+RETURNS TABLE (
+    settings jsonb, depth bigint, oldest_seconds double precision, ended bigint, dead bigint, failed bigint,
+    revivable bigint, long_leases bigint, stale_leases bigint, notes bigint, deleted bigint, expired bigint,
+    unindexed bigint, sampled bigint, stale bigint, embedding boolean, units bigint, vectors bigint, queued bigint,
+    calls bigint, succeeded bigint, recoveries bigint, extractions bigint, graph_facts boolean, lost_links bigint,
+    input_tokens bigint, output_tokens bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_since date;
+    v_model smallint;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'diagnose_project needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT p.settings INTO settings FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project;
 
-SIGNATURES: tuple[str, ...] = ("main_branch(text)",)
+    SELECT count(*), greatest(0, coalesce(extract(epoch FROM v_now - min(j.available_at)), 0))
+    INTO depth, oldest_seconds FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'pending';
+    SELECT count(*) FILTER (WHERE coalesce(j.started_at, j.created_at) < v_now - interval '10 minutes'),
+           count(*) FILTER (WHERE j.lease_expires_at < v_now)
+    INTO long_leases, stale_leases FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.project_id = v_project AND j.status = 'leased';
+    SELECT count(*) FILTER (WHERE j.status = 'dead'), count(*) FILTER (WHERE j.status = 'failed'),
+           count(*) FILTER (WHERE j.kind = 'graph_link')
+    INTO dead, failed, lost_links FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.status IN ('dead', 'failed') AND j.finished_at >= v_now - interval '24 hours'
+      AND j.project_id = v_project;
+    -- The first condition is the index's; what was cancelled did not end by itself.
+    SELECT dead + failed + count(*) INTO ended FROM jobs j
+    WHERE j.tenant_id = v_tenant AND j.status IN ('completed', 'cancelled') AND j.status = 'completed'
+      AND j.finished_at >= v_now - interval '24 hours' AND j.project_id = v_project;
+    SELECT count(*) INTO revivable FROM find_revivable(v_tenant, v_project, p_revivable);
+
+    SELECT count(*), count(*) FILTER (WHERE n.deleted_at IS NOT NULL),
+           count(*) FILTER (WHERE n.deleted_at < v_now - interval '30 days'),
+           count(*) FILTER (WHERE n.deleted_at IS NULL AND n.terms_length = 0),
+           count(*) FILTER (WHERE n.deleted_at IS NULL AND n.extraction_status = 'completed')
+    INTO notes, deleted, expired, unindexed, extractions FROM memory_notes n
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.suppression = 0;
+    SELECT count(*), count(*) FILTER (WHERE s.terms <> note_terms(
+               v_tenant, v_project, s.author, s.occurred_at, s.tags, s.content))
+    INTO sampled, stale FROM (
+        SELECT n.terms, n.author, n.occurred_at, n.tags, n.content FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.suppression = 0 AND n.deleted_at IS NULL
+          AND n.terms_length > 0
+        ORDER BY n.created_at DESC, n.note_id DESC LIMIT p_sample) s;
+
+    SELECT m.model_id INTO v_model FROM embedding_models m WHERE m.active;
+    embedding := v_model IS NOT NULL;
+    IF embedding THEN
+        units := notes - deleted
+            + (SELECT count(*) FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.confidence > p_least
+                 AND f.suppression = 0)
+            + (SELECT count(*) FROM memory_cards c
+               WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0);
+        SELECT count(*) INTO vectors FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.model_id = v_model AND e.view = 'self' AND e.project_id = v_project
+          AND e.suppression = 0;
+        SELECT count(*) INTO queued FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = v_model;
+    ELSE
+        units := 0;
+        vectors := 0;
+        queued := 0;
+    END IF;
+    graph_facts := EXISTS (
+        SELECT FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.source = 'pipeline');
+
+    SELECT count(*), count(*) FILTER (WHERE c.succeeded) INTO calls, succeeded FROM (
+        SELECT c.succeeded FROM llm_calls c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+        ORDER BY c.created_at DESC LIMIT 100) c;
+    SELECT count(*) INTO recoveries FROM memory_history h
+    WHERE h.tenant_id = v_tenant AND h.history_id >= first_id(v_now - interval '7 days') AND h.project_id = v_project
+      AND h.event = 'recovered' AND h.created_at >= v_now - interval '7 days' AND h.suppression = 0;
+    v_since := CASE coalesce(settings #>> '{pipeline,extraction_budget_period}', 'month')
+        WHEN 'day' THEN (v_now AT TIME ZONE 'UTC')::date
+        WHEN 'month' THEN date_trunc('month', v_now AT TIME ZONE 'UTC')::date
+        ELSE '-infinity'::date END;
+    SELECT coalesce(sum(u.input_tokens), 0), coalesce(sum(u.output_tokens), 0) INTO input_tokens, output_tokens
+    FROM llm_usage u WHERE u.tenant_id = v_tenant AND u.project_id = v_project AND u.day >= v_since;
+    RETURN NEXT;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION near_units(
+    p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
+    p_scope text, p_valid timestamptz DEFAULT NULL, p_known timestamptz DEFAULT NULL,
+    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
+RETURNS TABLE (owner_id uuid, cosine double precision)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET enable_seqscan = off
+-- Named here so that what the function does to it ends with it.
+SET enable_sort = on
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_query vector := p_vector::vector;
+    v_vectors bigint;
+    v_share double precision;
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_holds text := '';
+    v_enough text := '';
+    -- Kind and model are written out: that an index has only these must be plain to see.
+    v_mine text := format(
+        'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4) '
+        'AND e.owner_kind = %L AND e.model_id = %s', p_kind, p_model);
+    v_found int;
+BEGIN
+    -- How many of this kind there are; cards are few.
+    SELECT CASE WHEN p_kind = 'card' THEN 0 WHEN c.notes + c.facts = 0 THEN c.vectors
+                WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
+    INTO v_vectors FROM embedding_counts c
+    WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';
+    IF v_vectors > 25000 THEN
+        -- Of the index over the part of the table that has this tenant's vectors.
+        SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share
+        FROM pg_inherits p JOIN pg_index i ON i.indexrelid = p.inhrelid JOIN pg_class r ON r.oid = p.inhrelid
+        WHERE p.inhparent = to_regclass(format('embeddings_%s_%s_idx', p_model, p_kind))
+          AND i.indrelid = (SELECT e.tableoid FROM embeddings e
+                            WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' LIMIT 1);
+    END IF;
+    -- One unit after the other, in the order of distance, until enough hold.
+    IF p_kind = 'fact' THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $2, $7) AS sure,'
+            '           f.source_trust FROM graph_facts f'
+            '    WHERE f.tenant_id = $2 AND f.fact_id = e.owner_id'
+            '      AND ($8::uuid[] IS NULL OR f.predicate_id = ANY ($8))'
+            '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
+            '                      $2, $6, $7) OFFSET 0) h';
+        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10';
+    ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
+        v_holds := 'CROSS JOIN LATERAL ('
+            '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $7'
+            '    OFFSET 0) h';
+    END IF;
+    -- To find one that fits by the index takes as long as to look at fifty, and the longer the fewer fit.
+    IF v_share >= 0.05 AND v_vectors > 50 * p_limit / v_share THEN
+        -- Here, and not with the function: a session that has met no vector yet does not know these settings.
+        PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
+                set_config('hnsw.ef_search', least(greatest(120, 2 * p_limit), 400)::text, true),
+                set_config('hnsw.max_scan_tuples', '40000', true);
+        PERFORM set_config('enable_sort', 'off', true);
+        -- The index has half the bits of each number, the answer all of them.
+        RETURN QUERY EXECUTE format(
+            'WITH near AS MATERIALIZED ('
+            '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e %2$s'
+            '    WHERE %3$s%4$s ORDER BY e.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) LIMIT $5)'
+            'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
+            p_dimensions, v_holds, v_mine, v_enough)
+        USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+        GET DIAGNOSTICS v_found = ROW_COUNT;
+        IF v_found > 0 THEN
+            RETURN;
+        END IF;
+        -- Nothing of what the caller may read was met: then it is little, and is looked through.
+    END IF;
+    PERFORM set_config('enable_sort', 'on', true);
+    RETURN QUERY EXECUTE format(
+        'SELECT e.owner_id, -e.distance FROM ('
+        '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
+        '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
+    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION queue_units(p_tenant text, p_project text, p_kind text, p_ids uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO embedding_queue AS q (
+        tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, available_at)
+    SELECT p_tenant, p_project, p_kind, u.id, m.model_id, v_now, v_now
+    FROM unnest(p_ids) u(id) CROSS JOIN embedding_models m
+    ORDER BY u.id, m.model_id
+    ON CONFLICT (tenant_id, project_id, model_id, owner_kind, owner_id) DO UPDATE
+    SET queued_at = excluded.queued_at, available_at = excluded.available_at, attempts = 0, last_error = NULL;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION read_units(p_model smallint, p_limit int, p_min double precision, p_patterns text[])
+RETURNS TABLE (
+    owner_kind text, owner_id uuid, queued_at timestamptz, attempts int, stored_hash bytea, embedded_at timestamptz,
+    author text, occurred_at timestamptz, words text, redactions int)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_patterns text[];
+BEGIN
+    v_patterns := p_patterns || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = v_tenant ORDER BY r.created_at, r.pattern_id);
+    RETURN QUERY
+    SELECT q.owner_kind, q.owner_id, q.queued_at, q.attempts, e.text_hash, e.embedded_at, a.words, u.occurred_at,
+           r.words, coalesce(r.redactions, 0) + coalesce(a.redactions, 0)
+    FROM (
+        SELECT q.* FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model AND q.available_at <= v_now
+        ORDER BY q.available_at, q.owner_id LIMIT p_limit
+    ) q
+    LEFT JOIN LATERAL (
+        SELECT n.author, n.occurred_at, n.content AS said FROM memory_notes n
+        WHERE q.owner_kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.project_id = v_project
+          AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT NULL, NULL, concat_ws(' ', last_segment(s.canonical), p.canonical,
+                   CASE WHEN f.object_entity_id IS NOT NULL THEN last_segment(o.canonical)
+                        WHEN f.value_type = 'ref' THEN last_segment(f.object_value) ELSE f.object_value END)
+        FROM graph_facts f
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
+        WHERE q.owner_kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.project_id = v_project
+          AND f.suppression = 0 AND f.confidence > p_min
+        UNION ALL
+        SELECT NULL, NULL, c.content FROM memory_cards c
+        WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
+          AND c.suppression = 0
+    ) u ON true
+    LEFT JOIN LATERAL redact_text(u.said, v_patterns) r ON u.said IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.author, v_patterns) a ON u.author IS NOT NULL
+    LEFT JOIN embeddings e
+        ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = q.owner_kind
+       AND e.owner_id = q.owner_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION reconcile_embeddings(
+    p_min double precision, OUT unqueued bigint, OUT removed bigint, OUT queued bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    -- Held from here on: who stores or removes vectors meanwhile adds their part when this is done.
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    SELECT v_tenant, v_project, m.model_id, 'self', 0, 0, 0, v_now FROM embedding_models m ORDER BY m.model_id
+    ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
+
+    DELETE FROM embedding_queue q
+    WHERE q.tenant_id = v_tenant AND q.project_id = v_project
+      AND (NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = q.model_id)
+           OR (q.owner_kind = 'note' AND NOT EXISTS (
+                   SELECT FROM memory_notes n
+                   WHERE n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.deleted_at IS NULL
+                     AND n.suppression = 0))
+           OR (q.owner_kind = 'fact' AND NOT EXISTS (
+                   SELECT FROM graph_facts f
+                   WHERE f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.confidence > p_min
+                     AND f.suppression = 0))
+           OR (q.owner_kind = 'card' AND NOT EXISTS (
+                   SELECT FROM memory_cards c
+                   WHERE c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.suppression = 0)));
+    GET DIAGNOSTICS unqueued = ROW_COUNT;
+
+    DELETE FROM embeddings e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project
+      AND (NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = e.model_id)
+           OR (e.owner_kind = 'note' AND NOT EXISTS (
+                   SELECT FROM memory_notes n
+                   WHERE n.tenant_id = v_tenant AND n.note_id = e.owner_id AND n.deleted_at IS NULL))
+           OR (e.owner_kind = 'fact' AND NOT EXISTS (
+                   SELECT FROM graph_facts f
+                   WHERE f.tenant_id = v_tenant AND f.fact_id = e.owner_id AND f.confidence > p_min))
+           OR (e.owner_kind = 'card' AND NOT EXISTS (
+                   SELECT FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = e.owner_id)));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    UPDATE embeddings e SET suppression = o.suppression
+    FROM (
+        SELECT 'note' AS kind, n.note_id AS id, n.suppression FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project
+        UNION ALL
+        SELECT 'fact', f.fact_id, f.suppression FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+        UNION ALL
+        SELECT 'card', c.card_id, c.suppression FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+    ) o
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.owner_kind = o.kind AND e.owner_id = o.id
+      AND e.suppression <> o.suppression;
+
+    INSERT INTO embedding_queue (tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, available_at)
+    SELECT v_tenant, v_project, u.kind, u.id, m.model_id, v_now, v_now
+    FROM (
+        SELECT 'note' AS kind, n.note_id AS id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT 'fact', f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.confidence > p_min AND f.suppression = 0
+        UNION ALL
+        SELECT 'card', c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0
+    ) u
+    CROSS JOIN embedding_models m
+    WHERE NOT EXISTS (
+        SELECT FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.model_id = m.model_id AND e.view = 'self' AND e.owner_kind = u.kind
+          AND e.owner_id = u.id)
+    ORDER BY u.id, m.model_id
+    ON CONFLICT (tenant_id, project_id, model_id, owner_kind, owner_id) DO NOTHING;
+    GET DIAGNOSTICS queued = ROW_COUNT;
+
+    DELETE FROM embedding_counts c
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+      AND NOT EXISTS (SELECT FROM embedding_models m WHERE m.model_id = c.model_id);
+    UPDATE embedding_counts c
+    SET vectors = coalesce(n.vectors, 0), notes = coalesce(n.notes, 0), facts = coalesce(n.facts, 0)
+    FROM embedding_models m
+    LEFT JOIN (
+        SELECT e.model_id, count(*) AS vectors, count(*) FILTER (WHERE e.owner_kind = 'note') AS notes,
+               count(*) FILTER (WHERE e.owner_kind = 'fact') AS facts
+        FROM embeddings e
+        WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.view = 'self' GROUP BY e.model_id
+    ) n ON n.model_id = m.model_id
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = m.model_id AND c.view = 'self';
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION refresh_lexicon(p_kind text, p_frequent bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+BEGIN
+    INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+    SELECT v_tenant, v_project, p_kind, count(*), coalesce(sum(d.length), 0), 0, clock_timestamp()
+    FROM (
+        SELECT n.terms_length AS length FROM memory_notes n
+        WHERE p_kind = 'note' AND n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope <> 'agent_private' AND n.garden_id IS NULL
+        UNION ALL
+        SELECT f.terms_length FROM graph_facts f
+        WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+          AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+    ) d
+    ON CONFLICT (tenant_id, project_id, kind) DO UPDATE
+    SET documents = excluded.documents, total_length = excluded.total_length, added = 0,
+        counted_at = excluded.counted_at;
+    DELETE FROM lexical_frequencies l
+    WHERE l.tenant_id = v_tenant AND l.project_id = v_project AND l.kind = p_kind;
+    INSERT INTO lexical_frequencies (tenant_id, project_id, kind, term, documents)
+    SELECT v_tenant, v_project, p_kind, t.term, count(*)
+    FROM (
+        SELECT unnest(tsvector_to_array(n.terms)) AS term FROM memory_notes n
+        WHERE p_kind = 'note' AND n.tenant_id = v_tenant AND n.project_id = v_project AND n.deleted_at IS NULL
+          AND n.suppression = 0 AND n.scope <> 'agent_private' AND n.garden_id IS NULL
+        UNION ALL
+        SELECT unnest(tsvector_to_array(f.terms)) FROM graph_facts f
+        WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
+          AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+    ) t
+    GROUP BY t.term HAVING count(*) >= p_frequent;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION reindex_terms(p_kind text, p_after uuid, p_limit int)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_ids uuid[];
+BEGIN
+    IF p_kind = 'note' THEN
+        v_ids := ARRAY(
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.note_id > p_after
+            ORDER BY n.note_id LIMIT p_limit);
+        UPDATE memory_notes n
+        SET terms = note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content),
+            telling = count_telling(v_tenant, v_project, n.content)
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids);
+    ELSE
+        v_ids := ARRAY(
+            SELECT f.fact_id FROM graph_facts f
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.fact_id > p_after
+            ORDER BY f.fact_id LIMIT p_limit);
+        UPDATE graph_facts f
+        SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                               coalesce(o.canonical, f.object_value))
+        FROM graph_facts x
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = x.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = x.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = x.object_entity_id
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids) AND x.tenant_id = v_tenant AND x.fact_id = f.fact_id;
+    END IF;
+    RETURN v_ids[cardinality(v_ids)];
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION schedule_reconciliations(p_before timestamptz)
+RETURNS TABLE (tenant_id text, job_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO jobs AS j (tenant_id, job_id, project_id, kind, payload, dedupe_key, created_by, available_at,
+                           created_at)
+    SELECT p.tenant_id, i.job_id, p.project_id, 'embed_reconcile', '{}', 'embed_reconcile', 'schedule', v_now, v_now
+    FROM projects p
+    CROSS JOIN LATERAL (
+        SELECT md5('embed_reconcile ' || p.tenant_id || '/' || p.project_id)::uuid AS job_id) i
+    WHERE NOT EXISTS (
+            SELECT FROM jobs d
+            WHERE d.tenant_id = p.tenant_id AND d.job_id = i.job_id
+              AND (d.status IN ('pending', 'leased') OR d.finished_at >= p_before))
+      AND (EXISTS (SELECT FROM memory_notes n WHERE n.tenant_id = p.tenant_id AND n.project_id = p.project_id)
+           OR EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = p.tenant_id AND f.project_id = p.project_id)
+           OR EXISTS (SELECT FROM redaction_counts r
+                      WHERE r.tenant_id = p.tenant_id AND r.project_id = p.project_id))
+    ON CONFLICT ON CONSTRAINT jobs_pkey DO UPDATE
+    SET status = 'pending', attempts = 0, available_at = excluded.available_at, created_at = excluded.created_at,
+        started_at = NULL, finished_at = NULL, last_error = NULL
+    WHERE j.status NOT IN ('pending', 'leased')
+    RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION store_vectors(
+    p_model smallint, p_made timestamptz, p_units json, p_vectors text[], OUT skipped uuid[], OUT subjects uuid[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_leads boolean;
+    v_ids uuid[];
+    v_held uuid[];
+    v_known uuid[];
+    v_added bigint;
+    v_removed bigint;
+    v_notes bigint;
+    v_facts bigint;
+BEGIN
+    v_ids := ARRAY(SELECT u.id FROM json_to_recordset(p_units) AS u(id uuid, place int) WHERE u.place IS NOT NULL);
+    PERFORM FROM embedding_models m WHERE m.model_id = p_model AND m.created_at = p_made FOR KEY SHARE;
+    IF NOT FOUND THEN
+        skipped := v_ids;
+        RETURN;
+    END IF;
+    -- What is told of words and cards is told once, however many models there are.
+    SELECT m.model_id = p_model INTO v_leads FROM embedding_models m ORDER BY m.active DESC, m.model_id LIMIT 1;
+
+    -- First of all the place that reconciliation holds too: one of the two works at a time, and neither waits for the
+    -- other with something in hand.
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    VALUES (v_tenant, v_project, p_model, 'self', 0, 0, 0, v_now)
+    ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
+
+    -- Whoever hides or erases a unit waits until its vector is there to be hidden or erased too. Nobody is waited for
+    -- here, so that nobody can wait for us in a circle.
+    v_held := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids) AND c.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids) AND f.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids) AND n.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    skipped := ARRAY(
+        SELECT x.id FROM (
+            SELECT c.card_id AS id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids)
+            UNION ALL
+            SELECT f.fact_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids)
+            UNION ALL
+            SELECT n.note_id FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids)
+        ) x WHERE x.id <> ALL (v_held));
+
+    v_known := ARRAY(
+        SELECT e.owner_id FROM json_to_recordset(p_units) AS u(kind text, id uuid)
+        JOIN embeddings e ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+            AND e.owner_kind = u.kind AND e.owner_id = u.id);
+    WITH stored AS (
+        INSERT INTO embeddings AS e (
+            tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, garden_id, suppression,
+            text_hash, embedded_at, vector)
+        SELECT v_tenant, v_project, u.kind, u.id, 'self', p_model, o.agent_id, o.scope, o.garden_id, o.suppression,
+               decode(u.hash, 'hex'), v_now, p_vectors[u.place]::vector
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, hash text, place int)
+        CROSS JOIN LATERAL (
+            SELECT n.agent_id, n.scope, n.garden_id, n.suppression FROM memory_notes n
+            WHERE u.kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = u.id
+            UNION ALL
+            SELECT f.agent_id, f.scope, f.garden_id, f.suppression FROM graph_facts f
+            WHERE u.kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = u.id
+            UNION ALL
+            SELECT c.agent_id, c.scope, c.garden_id, c.suppression FROM memory_cards c
+            WHERE u.kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = u.id
+        ) o
+        WHERE u.place IS NOT NULL AND u.id = ANY (v_held)
+        ORDER BY u.kind, u.id
+        ON CONFLICT (tenant_id, model_id, view, owner_kind, owner_id) DO UPDATE
+        SET text_hash = excluded.text_hash, vector = excluded.vector, embedded_at = excluded.embedded_at,
+            agent_id = excluded.agent_id, scope = excluded.scope, garden_id = excluded.garden_id,
+            suppression = excluded.suppression
+        RETURNING e.owner_id <> ALL (v_known) AS is_new, e.owner_kind
+    ), told AS (
+        INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+        SELECT v_tenant, v_project, t.owner_kind, 0, 0, count(*), '-infinity' FROM stored t
+        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact') GROUP BY t.owner_kind
+        ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
+        RETURNING s.kind
+    )
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
+    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
+
+    WITH gone AS (
+        DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)
+        WHERE u.gone AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+          AND e.owner_kind = u.kind AND e.owner_id = u.id
+        RETURNING e.owner_kind
+    )
+    SELECT count(*), v_notes - count(*) FILTER (WHERE g.owner_kind = 'note'),
+           v_facts - count(*) FILTER (WHERE g.owner_kind = 'fact')
+    INTO v_removed, v_notes, v_facts FROM gone g;
+    DELETE FROM embedding_queue q
+    USING json_to_recordset(p_units) AS u(kind text, id uuid, queued_at timestamptz)
+    WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+      AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at AND u.id <> ALL (skipped);
+    UPDATE embedding_counts c
+    SET vectors = greatest(0, c.vectors + v_added - v_removed), notes = greatest(0, c.notes + v_notes),
+        facts = greatest(0, c.facts + v_facts)
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = p_model AND c.view = 'self'
+      AND (v_added > 0 OR v_removed > 0);
+    subjects := ARRAY(
+        SELECT DISTINCT f.subject_entity_id
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, gone boolean)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = u.id AND f.project_id = v_project
+        WHERE v_leads AND u.kind = 'fact' AND (u.gone OR u.place IS NOT NULL) AND u.id <> ALL (skipped)
+          AND EXISTS (SELECT FROM memory_cards c
+                      WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+                        AND c.entity_id = f.subject_entity_id));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION weigh_terms(
+    p_tenant text, p_project text, p_kind text, p_query text, p_terms int,
+    OUT terms text[], OUT documents bigint[], OUT total bigint, OUT average double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    v_rare text[];
+    v_counts bigint[];
+    v_length bigint;
+BEGIN
+    SELECT s.documents, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    FROM lexical_statistics s
+    WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
+    IF NOT FOUND THEN
+        IF p_kind = 'note' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT n.terms_length FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.deleted_at IS NULL LIMIT 20000) d;
+        ELSE
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT f.terms_length FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL LIMIT 20000) d;
+        END IF;
+        average := v_length::double precision / nullif(total, 0);
+    END IF;
+    average := greatest(coalesce(average, 1), 1);
+    terms := ARRAY(
+        SELECT t.lexeme FROM unnest(to_tsvector(project_language(p_tenant, p_project), p_query)) t
+        ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    v_rare := ARRAY(
+        SELECT t.term FROM unnest(terms) t(term)
+        WHERE NOT EXISTS (
+            SELECT FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term)
+        ORDER BY t.term);
+    v_counts := count_documents(p_kind, v_rare, 2000);
+    documents := ARRAY(
+        SELECT coalesce(l.documents, v_counts[array_position(v_rare, t.term)], 0)
+        FROM unnest(terms) WITH ORDINALITY t(term, place)
+        LEFT JOIN lexical_frequencies l
+            ON l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term
+        ORDER BY t.place);
+    total := greatest(total, (SELECT max(d) FROM unnest(documents) d));
+END
+$$;
+""",
+)
+
+SIGNATURES: tuple[str, ...] = (
+    "main_branch(text)",
+    "main_branches(text, text)",
+    "match_objects(text[], double precision[], text[], double precision, int, int, uuid[])",
+    "object_terms(text, text, text, text, text[], text)",
+    "object_words(jsonb)",
+)
 # Functions that answer otherwise than before: made anew instead of replaced.
 RETYPED: tuple[tuple[str, str], ...] = ()
 
@@ -366,6 +1959,16 @@ ALTER TABLE audit_log
             'tombstone_revoked', 'rtbf_legal_hold_issued', 'erasure_completed')) NOT VALID;
 DROP INDEX graph_entities_object_idx;
 ALTER TABLE graph_entities DROP COLUMN object_canonical_id;
+DELETE FROM embeddings WHERE owner_kind = 'object';
+DELETE FROM embedding_queue WHERE owner_kind = 'object';
+DELETE FROM lexical_statistics WHERE kind = 'object';
+DELETE FROM lexical_frequencies WHERE kind = 'object';
+ALTER TABLE lexical_statistics
+    DROP CONSTRAINT lexical_statistics_kind_check,
+    ADD CONSTRAINT lexical_statistics_kind_check CHECK (kind IN ('note', 'fact'));
+ALTER TABLE lexical_frequencies
+    DROP CONSTRAINT lexical_frequencies_kind_check,
+    ADD CONSTRAINT lexical_frequencies_kind_check CHECK (kind IN ('note', 'fact'));
 """
 
 
