@@ -325,6 +325,64 @@ RULES: dict[str, tuple[Rule, str]] = {
 # New functions, and those that changed, as they are now.
 FUNCTIONS: tuple[str, ...] = (
     """
+CREATE OR REPLACE FUNCTION doomed_objects(
+    p_tenant text, p_entity uuid, p_scopes text[], OUT objects uuid[], OUT relationships uuid[])
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_linked uuid[];
+BEGIN
+    IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
+        v_linked := ARRAY(
+            SELECT m.canonical_id FROM object_entity_mentions m
+            WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+            UNION
+            SELECT e.object_canonical_id FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND (e.entity_id = p_entity OR e.merged_into = p_entity)
+              AND e.object_canonical_id IS NOT NULL);
+    END IF;
+    objects := ARRAY(
+        SELECT DISTINCT v.canonical_id FROM graph_object_versions v
+        WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (v_linked));
+    relationships := ARRAY(
+        SELECT v.canonical_id FROM graph_relationship_versions v
+        WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (v_linked)
+        UNION
+        SELECT r.canonical_id FROM graph_relationships r
+        WHERE r.tenant_id = p_tenant AND (r.src_id = ANY (objects) OR r.dst_id = ANY (objects)));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION find_object_hold(p_tenant text, p_objects uuid[], p_relationships uuid[])
+RETURNS uuid
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_all uuid[];
+BEGIN
+    v_all := p_objects || p_relationships || ARRAY(
+        SELECT x.id FROM graph_relationships r CROSS JOIN LATERAL (VALUES (r.src_id), (r.dst_id)) x(id)
+        WHERE r.tenant_id = p_tenant AND r.canonical_id = ANY (p_relationships));
+    RETURN (
+        SELECT t.tombstone_id FROM tombstones t
+        WHERE t.tenant_id = p_tenant AND t.legal_hold AND (t.scopes IS NULL OR 'project_shared' = ANY (t.scopes))
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
+          AND (EXISTS (SELECT FROM object_entity_mentions m
+                       WHERE m.tenant_id = p_tenant AND m.entity_id = t.entity_id AND m.canonical_id = ANY (v_all))
+               OR EXISTS (SELECT FROM graph_entities e
+                          WHERE e.tenant_id = p_tenant AND e.object_canonical_id = ANY (v_all)
+                            AND t.entity_id IN (e.entity_id, e.merged_into)))
+        ORDER BY t.created_at LIMIT 1);
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION main_branch(p_project text)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -409,6 +467,30 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION object_levels(p_tenant text, p_ids uuid[])
+RETURNS TABLE (id uuid, level smallint)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT i.id, CASE WHEN bool_or(h.level = 1) THEN 1 WHEN bool_or(h.level = 2) THEN 2 ELSE 0 END::smallint
+    FROM (SELECT DISTINCT u.id FROM unnest(p_ids) u(id)) i
+    LEFT JOIN LATERAL (
+        SELECT hidden_level(e.erased_scopes, e.held_scopes, 'project_shared') AS level FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND e.object_canonical_id = i.id
+        UNION ALL
+        SELECT hidden_level(e.erased_scopes, e.held_scopes, 'project_shared') FROM object_entity_mentions m
+        JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id = m.entity_id
+        WHERE m.tenant_id = p_tenant AND m.canonical_id = i.id
+    ) h ON true
+    GROUP BY i.id;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION object_terms(
     p_tenant text, p_project text, p_title text, p_key text, p_labels text[], p_text text)
 RETURNS tsvector
@@ -432,6 +514,172 @@ BEGIN
         SELECT string_agg(w.word #>> '{}', ' ' ORDER BY w.place)
         FROM jsonb_path_query(p_properties, 'strict $.** ? (@.type() == "string" || @.type() == "number")')
              WITH ORDINALITY w(word, place)), 100000), '');
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION retire_object(
+    p_tenant text, p_branch uuid, p_object uuid, p_agent text, p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_version uuid := make_id();
+BEGIN
+    INSERT INTO graph_object_versions (
+        tenant_id, branch_id, canonical_id, version_id, version, project_id, type, subtype, key, title, status, labels,
+        effective_from, effective_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
+        supersedes_id, written_by, created_at)
+    SELECT o.tenant_id, o.branch_id, o.canonical_id, v_version, o.version + 1, o.project_id, o.type, o.subtype, o.key,
+           o.title, o.status, o.labels, o.effective_from, o.effective_to, o.properties, o.evidence, o.content_hash,
+           o.schema_version, p_now, o.suppression, o.version_id, p_agent, p_now
+    FROM graph_objects o
+    WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
+    UPDATE graph_objects o
+    SET version_id = v_version, version = o.version + 1, deleted_at = p_now, updated_at = p_now
+    WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
+    PERFORM retire_relationship(p_tenant, p_branch, r.canonical_id, p_object, p_agent, p_now)
+    FROM graph_relationships r
+    WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND p_object IN (r.src_id, r.dst_id)
+      AND r.deleted_at IS NULL;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION retire_relationship(
+    p_tenant text, p_branch uuid, p_relationship uuid, p_with uuid, p_agent text, p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_version uuid := make_id();
+BEGIN
+    INSERT INTO graph_relationship_versions (
+        tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
+        role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
+        supersedes_id, written_by, created_at)
+    SELECT r.tenant_id, r.branch_id, r.canonical_id, v_version, r.version + 1, r.project_id, r.type, r.src_id, r.dst_id,
+           r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, r.content_hash,
+           r.schema_version, p_now, r.suppression, r.version_id, p_agent, p_now
+    FROM graph_relationships r
+    WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
+    UPDATE graph_relationships r
+    SET version_id = v_version, version = r.version + 1, deleted_at = p_now, updated_at = p_now, deleted_with = p_with
+    WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION settle_objects(p_tenant text, p_objects uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_hidden uuid[];
+    v_changed uuid[];
+    v_edges uuid[];
+    v_head record;
+BEGIN
+    IF p_tenant IS DISTINCT FROM nullif(current_setting('app.tenant_id', true), '') THEN
+        RAISE EXCEPTION 'settle_objects needs the scope of the tenant' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = p_tenant) THEN
+        RETURN;
+    END IF;
+    -- Whoever changes one of them finishes first; who comes later sees that it is hidden.
+    PERFORM FROM graph_objects o
+    JOIN (SELECT DISTINCT v.branch_id, v.canonical_id FROM graph_object_versions v
+          WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (p_objects)) v
+        ON v.branch_id = o.branch_id AND v.canonical_id = o.canonical_id
+    WHERE o.tenant_id = p_tenant ORDER BY o.canonical_id, o.branch_id FOR UPDATE OF o;
+    v_changed := ARRAY(
+        SELECT l.id FROM object_levels(p_tenant, p_objects) l
+        WHERE EXISTS (SELECT FROM graph_object_versions v
+                      WHERE v.tenant_id = p_tenant AND v.canonical_id = l.id AND v.suppression <> l.level));
+    v_edges := ARRAY(
+        SELECT DISTINCT v.canonical_id FROM graph_relationship_versions v
+        WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (p_objects));
+
+    -- 1. Objects: those to be hidden at once, those that come back one after the other.
+    IF cardinality(v_changed) > 0 THEN
+        v_edges := v_edges || ARRAY(
+            SELECT DISTINCT r.canonical_id FROM graph_relationships r
+            WHERE r.tenant_id = p_tenant AND (r.src_id = ANY (v_changed) OR r.dst_id = ANY (v_changed)));
+        v_hidden := ARRAY(SELECT l.id FROM object_levels(p_tenant, v_changed) l WHERE l.level > 0);
+        UPDATE graph_objects o SET suppression = l.level FROM object_levels(p_tenant, v_hidden) l
+        WHERE o.tenant_id = p_tenant AND o.canonical_id = l.id AND o.suppression <> l.level;
+        FOR v_head IN
+            SELECT o.* FROM graph_objects o
+            WHERE o.tenant_id = p_tenant AND o.canonical_id = ANY (v_changed) AND o.canonical_id <> ALL (v_hidden)
+              AND o.suppression > 0
+            ORDER BY o.created_at, o.canonical_id, o.branch_id
+        LOOP
+            IF v_head.deleted_at IS NULL AND EXISTS (
+                SELECT FROM graph_objects o
+                WHERE o.tenant_id = p_tenant AND o.branch_id = v_head.branch_id AND o.type = v_head.type
+                  AND o.key = v_head.key AND o.deleted_at IS NULL AND o.suppression = 0) THEN
+                PERFORM retire_object(p_tenant, v_head.branch_id, v_head.canonical_id, v_agent, v_now);
+            END IF;
+            UPDATE graph_objects o SET suppression = 0
+            WHERE o.tenant_id = p_tenant AND o.branch_id = v_head.branch_id AND o.canonical_id = v_head.canonical_id;
+            PERFORM queue_units(p_tenant, v_head.project_id, 'object', ARRAY[v_head.canonical_id]);
+        END LOOP;
+        UPDATE graph_object_versions v SET suppression = l.level FROM object_levels(p_tenant, v_changed) l
+        WHERE v.tenant_id = p_tenant AND v.canonical_id = l.id AND v.suppression <> l.level;
+        -- What is hidden has no vector: to mark it would cost the index as much as to make it anew.
+        DELETE FROM embeddings x
+        WHERE x.tenant_id = p_tenant AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self'
+          AND x.owner_kind = 'object' AND x.owner_id = ANY (v_hidden);
+        DELETE FROM embedding_queue q
+        USING (SELECT DISTINCT v.project_id FROM graph_object_versions v
+               WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (v_hidden)) p
+        WHERE q.tenant_id = p_tenant AND q.project_id = p.project_id
+          AND q.model_id IN (SELECT m.model_id FROM embedding_models m) AND q.owner_kind = 'object'
+          AND q.owner_id = ANY (v_hidden);
+    END IF;
+
+    -- 2. Relationships: as hidden as the most hidden of what they say and of their ends.
+    IF cardinality(v_edges) > 0 THEN
+        PERFORM FROM graph_relationships r
+        JOIN (SELECT DISTINCT v.branch_id, v.canonical_id FROM graph_relationship_versions v
+              WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (v_edges)) v
+            ON v.branch_id = r.branch_id AND v.canonical_id = r.canonical_id
+        WHERE r.tenant_id = p_tenant ORDER BY r.canonical_id, r.branch_id FOR UPDATE OF r;
+        FOR v_head IN
+            SELECT r.*, stricter_level(l.level, stricter_level(s.level, d.level)) AS level
+            FROM (SELECT DISTINCT v.branch_id, v.canonical_id FROM graph_relationship_versions v
+                  WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (v_edges)) v
+            JOIN graph_relationships r
+                ON r.tenant_id = p_tenant AND r.branch_id = v.branch_id AND r.canonical_id = v.canonical_id
+            CROSS JOIN LATERAL object_levels(p_tenant, ARRAY[r.canonical_id]) l
+            CROSS JOIN LATERAL object_levels(p_tenant, ARRAY[r.src_id]) s
+            CROSS JOIN LATERAL object_levels(p_tenant, ARRAY[r.dst_id]) d
+            ORDER BY r.created_at, r.canonical_id, r.branch_id
+        LOOP
+            IF v_head.level = 0 AND v_head.suppression > 0 AND v_head.deleted_at IS NULL AND EXISTS (
+                SELECT FROM graph_relationships r
+                WHERE r.tenant_id = p_tenant AND r.branch_id = v_head.branch_id AND r.type = v_head.type
+                  AND ((r.src_id = v_head.src_id AND (r.dst_id = v_head.dst_id OR (r.one_src AND v_head.one_src)))
+                       OR (r.dst_id = v_head.dst_id AND r.one_dst AND v_head.one_dst))
+                  AND r.deleted_at IS NULL AND r.suppression = 0) THEN
+                PERFORM retire_relationship(p_tenant, v_head.branch_id, v_head.canonical_id, NULL, v_agent, v_now);
+            END IF;
+            UPDATE graph_relationships r SET suppression = v_head.level
+            WHERE r.tenant_id = p_tenant AND r.branch_id = v_head.branch_id AND r.canonical_id = v_head.canonical_id
+              AND r.suppression <> v_head.level;
+            UPDATE graph_relationship_versions v SET suppression = v_head.level
+            WHERE v.tenant_id = p_tenant AND v.branch_id = v_head.branch_id AND v.canonical_id = v_head.canonical_id
+              AND v.suppression <> v_head.level;
+        END LOOP;
+    END IF;
+    UPDATE object_entity_mentions x SET suppression = l.level FROM object_levels(p_tenant, p_objects || v_edges) l
+    WHERE x.tenant_id = p_tenant AND x.canonical_id = l.id AND x.suppression <> l.level;
 END
 $$;
 """,
@@ -601,6 +849,689 @@ BEGIN
 END
 $$;
 """,
+    r"""
+CREATE OR REPLACE FUNCTION erase_entity(p_tombstone uuid, p_job uuid)
+RETURNS TABLE (refused text, report jsonb)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_tombstone tombstones;
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_whole boolean;
+    v_entities uuid[] := '{}';
+    v_pattern text;
+    v_facts uuid[];
+    v_notes uuid[];
+    v_ids uuid[];
+    v_cards uuid[];
+    v_sourced uuid[];
+    v_documents uuid[];
+    v_objects uuid[];
+    v_edges uuid[];
+    v_values text;
+    v_count_values bigint := 0;
+    v_counts jsonb := '{}';
+    v_left jsonb;
+    v_count bigint;
+    v_now timestamptz;
+    v_gone bytea := convert_to(
+        '{"code":"not_found","message":"What this answered is no longer there.","details":{}}', 'UTF8');
+    v_table text;
+BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
+    IF NOT FOUND OR NOT v_tombstone.erase THEN
+        RETURN QUERY SELECT 'tombstone_not_found', NULL::jsonb;
+        RETURN;
+    END IF;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = v_tombstone.entity_id OR e.merged_into = v_tombstone.entity_id)
+    ORDER BY e.entity_id FOR UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone FOR UPDATE;
+    IF v_tombstone.erased_at IS NOT NULL THEN
+        RETURN QUERY SELECT 'already_erased', NULL::jsonb;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM tombstone_revocations r
+               WHERE r.tenant_id = v_tenant AND r.tombstone_id = p_tombstone) THEN
+        RETURN QUERY SELECT 'tombstone_already_revoked', NULL::jsonb;
+        RETURN;
+    END IF;
+    v_now := clock_timestamp();
+    IF v_tombstone.erase_at > v_now THEN
+        RETURN QUERY SELECT 'not_yet', jsonb_build_object('erase_at', v_tombstone.erase_at);
+        RETURN;
+    END IF;
+    v_whole := v_tombstone.scopes IS NULL;
+
+    -- 1. What it is about: what was written since the tombstone belongs to it too.
+    IF v_tombstone.named THEN
+        PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
+    END IF;
+    PERFORM link_holds(v_tenant, v_project);
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
+    SELECT d.objects, d.relationships INTO v_objects, v_edges
+    FROM doomed_objects(v_tenant, v_tombstone.entity_id, v_tombstone.scopes) d;
+    IF coalesce(find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes),
+                find_object_hold(v_tenant, v_objects, v_edges)) IS NOT NULL THEN
+        RETURN QUERY SELECT 'legal_hold', NULL::jsonb;
+        RETURN;
+    END IF;
+    IF v_whole THEN
+        v_pattern := name_pattern(v_tenant, v_tombstone.entity_id);
+        v_entities := ARRAY(
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = v_tenant
+              AND (e.entity_id = v_tombstone.entity_id OR e.merged_into = v_tombstone.entity_id));
+    END IF;
+    v_ids := v_facts || v_notes || v_objects || v_edges || v_entities || ARRAY(
+        SELECT v.version_id FROM graph_object_versions v
+        WHERE v.tenant_id = v_tenant AND v.canonical_id = ANY (v_objects)
+        UNION ALL
+        SELECT v.version_id FROM graph_relationship_versions v
+        WHERE v.tenant_id = v_tenant AND v.canonical_id = ANY (v_edges)
+        UNION ALL
+        SELECT e.decoy_id FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
+    -- Documents that name it, or of which a part goes. What a hold keeps of others stays as it is.
+    v_documents := ARRAY(
+        SELECT d.document_id FROM documents d
+        WHERE d.tenant_id = v_tenant AND d.project_id = v_project
+          AND (EXISTS (SELECT FROM document_entity_mentions m
+                       WHERE m.tenant_id = v_tenant AND m.document_id = d.document_id
+                         AND m.entity_id = v_tombstone.entity_id)
+               OR EXISTS (SELECT FROM document_notes x
+                          WHERE x.tenant_id = v_tenant AND x.document_id = d.document_id
+                            AND x.note_id = ANY (v_notes)))
+          AND (v_whole OR d.scope = ANY (v_tombstone.scopes))
+          AND NOT EXISTS (SELECT FROM document_entity_mentions m
+                          JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = m.entity_id
+                          WHERE m.tenant_id = v_tenant AND m.document_id = d.document_id
+                            AND d.scope = ANY (e.held_scopes)));
+    -- Values that tell something by themselves; the newest, as many as can be searched for.
+    SELECT string_agg(v.quoted, '|'), count(*) INTO v_values, v_count_values
+    FROM (
+        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
+        FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 100
+          AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
+        ORDER BY f.created_at DESC LIMIT 50
+    ) v;
+
+    -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
+    UPDATE idempotency_keys k SET status = 404, body = v_gone
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
+      AND (names_any(encode(k.body, 'escape'), v_ids || v_documents)
+           OR (v_tombstone.named AND right(k.path, length(v_project) + 1) = ' ' || v_project
+               AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
+    -- A note that stays although its job goes waits no longer.
+    UPDATE memory_notes n SET extraction_status = 'none'
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.extraction_status = 'pending'
+      AND EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = v_tenant AND j.kind = 'extract' AND j.status IN ('pending', 'leased')
+          AND j.dedupe_key = n.note_id::text
+          AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+               OR (v_tombstone.named AND normalize(lower(j.last_error)) ~ v_pattern)));
+    UPDATE jobs j
+    SET payload = '{}', last_error = NULL, result = NULL,
+        dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
+        -- What a worker holds of it in its hands must not be written after this.
+        status = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                      THEN 'cancelled' ELSE j.status END,
+        lease_owner = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_owner END,
+        lease_expires_at = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_expires_at END,
+        finished_at = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                           THEN v_now ELSE j.finished_at END
+    WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
+      AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+           OR (v_tombstone.named AND j.project_id = v_project
+               AND (says(j.payload, v_pattern) OR says(j.result, v_pattern)
+                    OR normalize(lower(j.last_error)) ~ v_pattern))
+           -- What is still to be done is not stopped by a mere value.
+           OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
+               AND (says(j.payload, v_values) OR says(j.result, v_values)
+                    OR normalize(lower(j.last_error)) ~ v_values)));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('jobs', v_count);
+    IF v_tombstone.named AND v_whole THEN
+        UPDATE fact_retractions r SET reason = NULL
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern
+          AND NOT is_held(v_tenant, r.fact_id);
+        UPDATE fact_conflicts c SET resolution_note = NULL
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+          AND normalize(lower(c.resolution_note)) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
+        WITH changed AS (
+            UPDATE graph_facts f SET source = NULL, updated_at = v_now
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
+              AND NOT is_held(v_tenant, f.fact_id)
+            RETURNING f.fact_id
+        ) SELECT array_agg(c.fact_id) INTO v_sourced FROM changed c;
+        UPDATE tombstones t SET reason = ''
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ v_pattern;
+        UPDATE tombstone_revocations r SET reason = ''
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern;
+        DELETE FROM sources s
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ v_pattern;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_counts := v_counts || jsonb_build_object('sources', v_count);
+    END IF;
+
+    -- Of documents their traces alone stay: how many chunks they had, and when.
+    UPDATE documents d
+    SET title = NULL, source_url = NULL, error = NULL, raw_content = NULL, author = NULL, tags = '{}',
+        content_hash = NULL, content_type = NULL,
+        status = CASE WHEN d.status = 'done' THEN 'done' ELSE 'failed' END, updated_at = v_now
+    WHERE d.tenant_id = v_tenant AND d.document_id = ANY (v_documents);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('documents', v_count);
+    DELETE FROM memory_reviews r
+    WHERE r.tenant_id = v_tenant
+      AND (r.note_id = ANY (v_notes) OR r.target_note_id = ANY (v_notes)
+           OR (v_tombstone.named AND r.project_id = v_project AND r.suppression <> 2
+               AND (v_whole OR r.scope = ANY (v_tombstone.scopes))
+               AND normalize(lower(concat_ws(' ', r.content, r.reason, r.decision_reason))) ~ v_pattern));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_reviews', v_count);
+    -- What was once proposed about notes that stay.
+    UPDATE memory_history h SET proposal = NULL
+    WHERE h.tenant_id = v_tenant AND h.proposal IS NOT NULL AND h.note_id <> ALL (v_notes)
+      AND (names_any(h.proposal::text, v_ids)
+           OR (h.project_id = v_project AND h.suppression <> 2
+               AND ((v_tombstone.named AND says(h.proposal, v_pattern)) OR says(h.proposal, v_values))));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('proposals', v_count);
+
+    DELETE FROM recall_traces r
+    WHERE r.tenant_id = v_tenant AND r.project_id = v_project
+      AND (names_any(r.results::text, v_ids) OR names_any(r.request::text, v_ids)
+           OR (v_tombstone.named AND says(r.request, v_pattern)) OR says(r.request, v_values));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
+    -- Terms that were counted are counted anew, without it.
+    DELETE FROM lexical_frequencies l WHERE l.tenant_id = v_tenant AND l.project_id = v_project;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('lexical_frequencies', v_count);
+    UPDATE lexical_statistics s SET counted_at = '-infinity'
+    WHERE s.tenant_id = v_tenant AND s.project_id = v_project;
+
+    -- 3. The rows themselves, with all that hangs on them; each kind is counted before it goes.
+    FOREACH v_table IN ARRAY ARRAY['graph_fact_evidence', 'fact_closings', 'fact_confidences', 'fact_retractions',
+                                   'fact_derivations', 'graph_fact_mentions'] LOOP
+        EXECUTE format('SELECT count(*) FROM %I x WHERE x.tenant_id = $1 AND x.fact_id = ANY ($2)', v_table)
+        INTO v_count USING v_tenant, v_facts;
+        v_counts := v_counts || jsonb_build_object(v_table, v_count);
+    END LOOP;
+    SELECT count(*) INTO v_count FROM fact_conflicts x
+    WHERE x.tenant_id = v_tenant AND (x.fact_a = ANY (v_facts) OR x.fact_b = ANY (v_facts));
+    v_counts := v_counts || jsonb_build_object('fact_conflicts', v_count);
+    SELECT count(*) INTO v_count FROM graph_fact_supersessions x
+    WHERE x.tenant_id = v_tenant AND (x.from_fact_id = ANY (v_facts) OR x.to_fact_id = ANY (v_facts));
+    v_counts := v_counts || jsonb_build_object('graph_fact_supersessions', v_count);
+    SELECT count(*) INTO v_count FROM entity_edges x WHERE x.tenant_id = v_tenant AND x.edge_id = ANY (v_facts);
+    v_counts := v_counts || jsonb_build_object('entity_edges', v_count);
+    v_cards := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.entity_id = v_tombstone.entity_id
+          AND (v_whole OR c.scope = ANY (v_tombstone.scopes))
+        -- And those of others, which told what goes or by whom it was said.
+        UNION SELECT unnest(cards_telling(v_tenant, v_project, v_facts || v_sourced)));
+    DELETE FROM embedding_queue q
+    WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (v_facts || v_notes || v_cards || v_objects);
+    DELETE FROM embeddings x
+    WHERE x.tenant_id = v_tenant AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self'
+      AND x.owner_kind IN ('note', 'fact', 'card', 'object')
+      AND x.owner_id = ANY (v_facts || v_notes || v_cards || v_objects);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('embeddings', v_count);
+    DELETE FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_cards);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_cards', v_count);
+    -- How a conflict of others ended stays; by what it was decided goes.
+    UPDATE fact_conflicts x SET winner = NULL WHERE x.tenant_id = v_tenant AND x.winner = ANY (v_facts);
+    DELETE FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('graph_facts', v_count);
+
+    -- A link between facts that stay loses only its note.
+    DELETE FROM graph_fact_supersessions x
+    WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes) AND EXISTS (
+        SELECT FROM graph_fact_supersessions o
+        WHERE o.tenant_id = v_tenant AND o.from_fact_id = x.from_fact_id AND o.to_fact_id = x.to_fact_id
+          AND (o.note_id IS NULL OR (o.note_id = ANY (v_notes) AND o.supersession_id < x.supersession_id)));
+    UPDATE graph_fact_supersessions x SET note_id = NULL
+    WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes);
+    SELECT count(*) INTO v_count FROM memory_history x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes);
+    v_counts := v_counts || jsonb_build_object('memory_history', v_count);
+    SELECT count(*) INTO v_count FROM note_entity_mentions x
+    WHERE x.tenant_id = v_tenant AND (x.note_id = ANY (v_notes) OR x.entity_id = ANY (v_entities));
+    v_counts := v_counts || jsonb_build_object('note_entity_mentions', v_count);
+    -- Those of other scopes stay, and forget where they come from.
+    UPDATE memory_notes n SET derived_from = NULL
+    WHERE n.tenant_id = v_tenant AND n.derived_from = ANY (v_notes) AND n.note_id <> ALL (v_notes);
+    DELETE FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_notes);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_notes', v_count);
+    -- Objects with all their versions, and what starts or ends there.
+    DELETE FROM object_entity_mentions m
+    WHERE m.tenant_id = v_tenant
+      AND (m.canonical_id = ANY (v_objects || v_edges) OR m.entity_id = ANY (v_entities));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('object_entity_mentions', v_count);
+    UPDATE graph_entities e SET object_canonical_id = NULL
+    WHERE e.tenant_id = v_tenant AND e.object_canonical_id = ANY (v_objects);
+    FOREACH v_table IN ARRAY ARRAY['graph_relationship_versions', 'graph_relationships', 'graph_object_versions',
+                                   'graph_objects'] LOOP
+        EXECUTE format('DELETE FROM %I x WHERE x.tenant_id = $1 AND x.canonical_id = ANY ($2)', v_table)
+        USING v_tenant, v_objects || v_edges;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_counts := v_counts || jsonb_build_object(v_table, v_count);
+    END LOOP;
+    IF v_whole THEN
+        DELETE FROM graph_entity_aliases a WHERE a.tenant_id = v_tenant AND a.entity_id = ANY (v_entities);
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_counts := v_counts || jsonb_build_object('graph_entity_aliases', v_count);
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.merged_into = v_tombstone.entity_id;
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id;
+        PERFORM settle_documents(v_tenant, v_documents);
+        v_counts := v_counts || jsonb_build_object('graph_entities', cardinality(v_entities));
+        -- All that was said of it when it was hidden, now or earlier.
+        UPDATE tombstone_revocations r SET reason = '' FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id
+          AND r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id;
+        UPDATE tombstones t SET entity = NULL, reason = ''
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id;
+        UPDATE tombstones t SET erased_at = v_now
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND NOT EXISTS (
+            SELECT FROM tombstone_revocations r WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
+    ELSE
+        UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
+        DELETE FROM document_entity_mentions m
+        WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.document_id = ANY (v_documents);
+        PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+        PERFORM settle_documents(v_tenant, v_documents);
+    END IF;
+
+    -- 4. Proof: every column of every table.
+    SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
+                                                 'rows', r.hits)), '[]')
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_pattern, v_values) r;
+    IF v_left @> '[{"kind": "id"}]' THEN
+        RAISE EXCEPTION 'erasure left rows behind: %', v_left;
+    END IF;
+    PERFORM record_event('erasure_completed', v_tombstone.key_id, jsonb_build_object(
+        'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id, 'facts', cardinality(v_facts),
+        'notes', cardinality(v_notes), 'objects', cardinality(v_objects)));
+    RETURN QUERY SELECT NULL::text, jsonb_build_object(
+        'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
+        'found', v_left, 'names', (v_pattern IS NOT NULL)::int, 'values', v_count_values,
+        'requested_at', v_tombstone.created_at, 'completed_at', v_now);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION issue_tombstone(
+    p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
+    p_named boolean, p_key text, p_job uuid)
+RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz,
+               facts_hidden bigint, notes_hidden bigint, objects_hidden bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_meant record;
+    v_entity graph_entities;
+    v_other uuid;
+    v_facts uuid[];
+    v_notes uuid[];
+    v_documents uuid[];
+    v_objects uuid[];
+    v_edges uuid[];
+    v_now timestamptz;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'issue_tombstone needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- One tombstone at a time in a project: each computes from all that there are.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    SELECT r.entity_id, r.candidates INTO v_meant FROM resolve_entities(v_tenant, v_project, p_entity) r;
+    IF v_meant.entity_id IS NULL THEN
+        RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
+                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
+                            NULL::bigint, NULL::bigint;
+        RETURN;
+    END IF;
+    -- Those who write about it finish first; those who come later see that it is hidden.
+    SELECT e.* INTO v_entity FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_meant.entity_id FOR UPDATE;
+    IF NOT FOUND OR v_entity.merged_into IS NOT NULL THEN
+        RAISE EXCEPTION 'the entity was merged or erased meanwhile' USING ERRCODE = '40001';
+    END IF;
+    SELECT t.tombstone_id INTO v_other FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.entity_id = v_entity.entity_id AND t.legal_hold = p_hold
+      AND t.erased_at IS NULL
+      -- What is only hidden can be erased without showing it again.
+      AND (t.erase OR NOT p_erase)
+      AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes)
+      AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                      WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
+    ORDER BY t.created_at LIMIT 1;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
+                            NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint;
+        RETURN;
+    END IF;
+    IF p_named THEN
+        PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
+    END IF;
+    IF p_erase THEN
+        PERFORM link_holds(v_tenant, v_project);
+        SELECT d.facts, d.notes INTO v_facts, v_notes
+        FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+        SELECT d.objects, d.relationships INTO v_objects, v_edges
+        FROM doomed_objects(v_tenant, v_entity.entity_id, p_scopes) d;
+        v_other := coalesce(find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes),
+                            find_object_hold(v_tenant, v_objects, v_edges));
+        IF v_other IS NOT NULL THEN
+            RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
+                                NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint;
+            RETURN;
+        END IF;
+    END IF;
+    v_now := clock_timestamp();
+    INSERT INTO tombstones (
+        tenant_id, tombstone_id, project_id, entity_id, entity, scopes, reason, created_by, key_id, created_at,
+        legal_hold, erase, erase_at, named)
+    VALUES (v_tenant, p_id, v_project, v_entity.entity_id, v_entity.canonical, p_scopes, p_reason, v_agent, p_key,
+            v_now, p_hold, p_erase, p_erase_at, p_named);
+    PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+    v_documents := ARRAY(
+        SELECT m.document_id FROM document_entity_mentions m
+        WHERE m.tenant_id = v_tenant AND m.entity_id = v_entity.entity_id
+        UNION
+        SELECT x.document_id FROM document_notes x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes));
+    SELECT d.objects, d.relationships INTO v_objects, v_edges
+    FROM doomed_objects(v_tenant, v_entity.entity_id, p_scopes) d;
+    -- Answers that were kept for those who ask again must not show it either.
+    DELETE FROM idempotency_keys k
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents|graph)'
+      AND names_any(encode(k.body, 'escape'),
+                    v_notes || v_facts || v_documents || v_objects || v_edges || v_entity.entity_id);
+    PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
+        'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
+    IF p_erase THEN
+        -- Of the whole tenant: agents of the project must not see that there is such a job.
+        INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
+                          created_at)
+        VALUES (v_tenant, p_job, v_agent, 'erase',
+                jsonb_build_object('tombstone_id', p_id, 'project_id', v_project), p_id::text, 5, p_key, p_erase_at,
+                v_now);
+    END IF;
+    IF p_hold THEN
+        PERFORM record_event('rtbf_legal_hold_issued', p_key, jsonb_build_object(
+            'tombstone_id', p_id, 'entity_id', v_entity.entity_id));
+    END IF;
+    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now,
+                        cardinality(v_facts)::bigint, cardinality(v_notes)::bigint, cardinality(v_objects)::bigint;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_pattern text := name_pattern(p_tenant, p_entity);
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
+    FROM memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+               ~ v_pattern
+           OR EXISTS (SELECT FROM memory_history h
+                      WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                            ~ v_pattern))
+    ON CONFLICT DO NOTHING;
+    WITH RECURSIVE derived AS (
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+          AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM derived d
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
+        WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
+    )
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    ON CONFLICT DO NOTHING;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
+    SELECT p_tenant, p_project, d.document_id, p_entity, v_now
+    FROM documents d
+    WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' '))))
+               ~ v_pattern
+           -- In addresses the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g'))) ~ v_pattern
+           OR normalize(lower(spelled_bytes(d.raw_content))) ~ v_pattern)
+    ON CONFLICT DO NOTHING;
+    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
+    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
+    FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+      AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
+      AND normalize(lower(f.object_value)) ~ v_pattern
+    ON CONFLICT DO NOTHING;
+    IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
+        INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
+        SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
+        FROM (
+            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ',
+                       -- In keys the words of a name are joined by something.
+                       o.title, o.key, regexp_replace(o.key, '[-_+./=:]', ' ', 'g'), o.subtype, o.status,
+                       array_to_string(o.labels, ' ')) AS said
+            FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
+            UNION ALL
+            SELECT r.canonical_id, r.properties, r.evidence, concat_ws(' ', r.role_src, r.role_dst)
+            FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
+        ) x
+        -- As they are written down too: then what fields are called counts.
+        WHERE normalize(lower(concat_ws(' ', x.said, x.properties, x.evidence))) ~ v_pattern
+           OR says(x.properties, v_pattern) OR says(x.evidence, v_pattern)
+        ON CONFLICT DO NOTHING;
+    END IF;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
+RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_names int;
+    v_predicates uuid[];
+    v_words uuid[];
+    v_renamed uuid[];
+    v_now timestamptz;
+    v_moved bigint;
+    v_folded bigint;
+BEGIN
+    -- Beside other merges, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    SELECT count(*) INTO v_names FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    IF p_from = p_into OR v_names < 2 THEN
+        RETURN QUERY
+        SELECT CASE WHEN p_from = p_into THEN 'same_entity' ELSE 'entity_not_found' END, 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    -- Those who write by these predicates finish first; then nobody can write about either entity.
+    v_predicates := ARRAY(
+        SELECT DISTINCT f.predicate_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
+    ORDER BY p.predicate_id FOR KEY SHARE;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.suppression > 0) THEN
+        RETURN QUERY SELECT 'entity_not_found', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
+        RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.predicate_id <> ALL (v_predicates)
+                 AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))) THEN
+        RAISE EXCEPTION 'a predicate came to it meanwhile' USING ERRCODE = '40001';
+    END IF;
+    -- The subjects of facts that point to either, so that their timelines hold still.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
+        SELECT f.subject_entity_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
+    ORDER BY e.entity_id FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
+        p_from, p_into, v_now);
+
+    v_words := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
+          AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
+
+    -- Of what is hidden no trace, not even in a number.
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    v_renamed := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from));
+    UPDATE graph_facts f
+    SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
+        object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
+        object_hash = CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END,
+        updated_at = v_now
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    -- Values in words that stood on two entities, or were lengthened, may contradict others now.
+    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
+    UPDATE entity_edges x
+    SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
+        object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
+    WHERE x.tenant_id = v_tenant AND x.project_id = v_project
+      AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
+    FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+
+    DELETE FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = p_from AND (
+        EXISTS (SELECT FROM graph_entity_aliases b
+                WHERE b.tenant_id = v_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm)
+        OR EXISTS (SELECT FROM graph_entities e
+                   WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND e.canonical_norm = a.alias_norm));
+    UPDATE graph_entity_aliases a SET entity_id = p_into WHERE a.tenant_id = v_tenant AND a.entity_id = p_from;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    SELECT v_tenant, make_id(), v_project, p_into, e.canonical, e.canonical_norm, v_now
+    FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = p_from
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    UPDATE graph_entities e SET merged_into = p_into, updated_at = v_now
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
+    UPDATE graph_entities e
+    SET kind = coalesce(e.kind, o.kind), object_canonical_id = coalesce(e.object_canonical_id, o.object_canonical_id),
+        updated_at = v_now
+    FROM graph_entities o
+    WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
+
+    -- They are found by the name that stays, and written up under it.
+    UPDATE graph_facts f
+    SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                           coalesce(o.canonical, f.object_value))
+    FROM graph_facts r
+    JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = r.subject_entity_id
+    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = r.predicate_id
+    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = r.object_entity_id
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_renamed) AND r.tenant_id = v_tenant AND r.fact_id = f.fact_id;
+    PERFORM queue_units(v_tenant, v_project, 'fact', v_renamed);
+    PERFORM drop_cards(v_tenant, ARRAY(
+        SELECT c.card_id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.entity_id IN (p_from, p_into)));
+
+    UPDATE graph_fact_mentions m SET entity_id = p_into
+    WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (
+        SELECT FROM graph_fact_mentions o
+        WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
+    DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression
+    FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.canonical_id, p_into, m.created_at, m.suppression
+    FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
+    IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
+        UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
+    END IF;
+    -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
+    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
+          AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
+
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved, 'facts_folded', v_folded));
+    RETURN QUERY SELECT NULL::text, v_moved, v_folded;
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
@@ -683,6 +1614,60 @@ BEGIN
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
     USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_links(p_before timestamptz, p_limit int, OUT mentions bigint, OUT entities bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text;
+    v_notes uuid[];
+    v_entities uuid[];
+    v_kept uuid[];
+    v_count bigint;
+BEGIN
+    mentions := 0;
+    entities := 0;
+    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        EXIT WHEN mentions >= p_limit;
+        v_notes := due_notes(v_tenant, v_project, 'links', p_before, p_limit);
+        CONTINUE WHEN cardinality(v_notes) = 0;
+        WITH pick AS (
+            SELECT m.note_id, m.entity_id FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.note_id = ANY (v_notes)
+            ORDER BY m.note_id, m.entity_id LIMIT p_limit - mentions
+        ), gone AS (
+            DELETE FROM note_entity_mentions m USING pick
+            WHERE m.tenant_id = v_tenant AND m.note_id = pick.note_id AND m.entity_id = pick.entity_id
+            RETURNING m.note_id, m.entity_id
+        )
+        -- Only those that came with or after the note: what stood before it was made by somebody on purpose.
+        SELECT count(*), array_agg(DISTINCT g.entity_id) FILTER (WHERE e.created_at >= n.created_at)
+        INTO v_count, v_entities
+        FROM gone g
+        JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = g.note_id
+        JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = g.entity_id;
+        mentions := mentions + v_count;
+        -- Whoever writes about one of them has it locked, and keeps it.
+        v_entities := ARRAY(
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)
+            ORDER BY e.entity_id FOR UPDATE SKIP LOCKED);
+        v_kept := referenced_entities(v_tenant, v_project, v_entities);
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.suppression = 0
+          AND e.merged_into IS NULL AND e.erased_scopes IS NULL AND e.held_scopes IS NULL AND e.decoy_id IS NULL
+          AND e.object_canonical_id IS NULL AND e.entity_id <> ALL (v_kept);
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        entities := entities + v_count;
+    END LOOP;
 END
 $$;
 """,
@@ -992,6 +1977,94 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION revoke_tombstone(p_tombstone uuid, p_id uuid, p_reason text, p_key text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_tombstone tombstones;
+    v_facts uuid[];
+    v_notes uuid[];
+    v_documents uuid[];
+    v_objects uuid[];
+    v_now timestamptz;
+BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
+    IF NOT FOUND THEN
+        RETURN 'tombstone_not_found';
+    END IF;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id FOR UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone FOR UPDATE;
+    IF v_tombstone.erased_at IS NOT NULL THEN
+        RETURN 'tombstone_erased';
+    END IF;
+    IF EXISTS (SELECT FROM tombstone_revocations r
+               WHERE r.tenant_id = v_tenant AND r.tombstone_id = p_tombstone) THEN
+        RETURN 'tombstone_already_revoked';
+    END IF;
+    v_now := clock_timestamp();
+    INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
+                                       revoked_at)
+    VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
+    -- Which notes, facts, documents and objects name it was found out for tombstones alone.
+    IF NOT EXISTS (SELECT FROM tombstones t
+                   WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
+                     AND t.erased_at IS NULL
+                     AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                                     WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)) THEN
+        WITH gone AS (
+            DELETE FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name
+            RETURNING m.note_id
+        ) SELECT array_agg(g.note_id) INTO v_notes FROM gone g;
+        WITH gone AS (
+            DELETE FROM graph_fact_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.fact_id
+        ) SELECT array_agg(g.fact_id) INTO v_facts FROM gone g;
+        WITH gone AS (
+            DELETE FROM document_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.document_id
+        ) SELECT array_agg(g.document_id) INTO v_documents FROM gone g;
+        WITH gone AS (
+            DELETE FROM object_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.canonical_id
+        ) SELECT array_agg(g.canonical_id) INTO v_objects FROM gone g;
+    END IF;
+    PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+    PERFORM settle_facts(v_tenant, v_project, v_agent, v_facts);
+    PERFORM settle_notes(v_tenant, v_agent, v_notes);
+    PERFORM settle_documents(v_tenant, v_documents);
+    PERFORM settle_objects(v_tenant, v_objects);
+    PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
+        'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
+    UPDATE jobs j SET status = 'cancelled', finished_at = v_now
+    WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.status = 'pending' AND j.dedupe_key = p_tombstone::text;
+    IF v_tombstone.legal_hold THEN
+        UPDATE jobs j
+        SET status = 'pending', attempts = 0, available_at = v_now, finished_at = NULL, last_error = NULL
+        FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
+          AND j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
+          AND j.status = 'failed';
+    END IF;
+    RETURN NULL;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION schedule_reconciliations(p_before timestamptz)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -1025,6 +2098,59 @@ BEGIN
         started_at = NULL, finished_at = NULL, last_error = NULL
     WHERE j.status NOT IN ('pending', 'leased')
     RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION settle_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_all text[] := ARRAY['agent_private', 'project_shared', 'org_shared', 'public'];
+    v_erased text[];
+    v_held text[];
+    v_level smallint;
+    v_decoy uuid := make_id();
+BEGIN
+    SELECT array_agg(DISTINCT u.scope) FILTER (WHERE NOT t.legal_hold),
+           array_agg(DISTINCT u.scope) FILTER (WHERE t.legal_hold)
+    INTO v_erased, v_held
+    FROM tombstones t CROSS JOIN LATERAL unnest(coalesce(t.scopes, v_all)) u(scope)
+    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND t.erased_at IS NULL AND NOT EXISTS (
+        SELECT FROM tombstone_revocations r WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id);
+    -- While something of it can still be seen, so must its name.
+    v_level := CASE WHEN v_erased @> v_all THEN 1
+                    WHEN coalesce(v_erased, '{}') || coalesce(v_held, '{}') @> v_all THEN 2 ELSE 0 END;
+    UPDATE graph_entities e
+    SET erased_scopes = v_erased, held_scopes = v_held, suppression = v_level,
+        decoy_id = CASE WHEN v_level > 0 THEN coalesce(e.decoy_id, v_decoy) END
+    WHERE e.tenant_id = p_tenant AND e.entity_id IN (
+        SELECT p_entity UNION ALL
+        SELECT m.entity_id FROM graph_entities m WHERE m.tenant_id = p_tenant AND m.merged_into = p_entity);
+    UPDATE graph_entity_aliases a SET suppression = v_level
+    WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity AND a.suppression <> v_level;
+    PERFORM settle_facts(p_tenant, p_project, p_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
+        UNION
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
+        UNION
+        SELECT m.fact_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_notes(p_tenant, p_agent, ARRAY(
+        SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_documents(p_tenant, ARRAY(
+        SELECT m.document_id FROM document_entity_mentions m
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_objects(p_tenant, ARRAY(
+        SELECT m.canonical_id FROM object_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+        UNION
+        SELECT e.object_canonical_id FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND (e.entity_id = p_entity OR e.merged_into = p_entity)
+          AND e.object_canonical_id IS NOT NULL));
 END
 $$;
 """,
@@ -1384,6 +2510,629 @@ BEGIN
 END
 $$;
 """,
+    r"""
+CREATE OR REPLACE FUNCTION erase_entity(p_tombstone uuid, p_job uuid)
+RETURNS TABLE (refused text, report jsonb)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_tombstone tombstones;
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_whole boolean;
+    v_entities uuid[] := '{}';
+    v_pattern text;
+    v_facts uuid[];
+    v_notes uuid[];
+    v_ids uuid[];
+    v_cards uuid[];
+    v_sourced uuid[];
+    v_documents uuid[];
+    v_values text;
+    v_count_values bigint := 0;
+    v_counts jsonb := '{}';
+    v_left jsonb;
+    v_count bigint;
+    v_now timestamptz;
+    v_gone bytea := convert_to(
+        '{"code":"not_found","message":"What this answered is no longer there.","details":{}}', 'UTF8');
+    v_table text;
+BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
+    IF NOT FOUND OR NOT v_tombstone.erase THEN
+        RETURN QUERY SELECT 'tombstone_not_found', NULL::jsonb;
+        RETURN;
+    END IF;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = v_tombstone.entity_id OR e.merged_into = v_tombstone.entity_id)
+    ORDER BY e.entity_id FOR UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone FOR UPDATE;
+    IF v_tombstone.erased_at IS NOT NULL THEN
+        RETURN QUERY SELECT 'already_erased', NULL::jsonb;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM tombstone_revocations r
+               WHERE r.tenant_id = v_tenant AND r.tombstone_id = p_tombstone) THEN
+        RETURN QUERY SELECT 'tombstone_already_revoked', NULL::jsonb;
+        RETURN;
+    END IF;
+    v_now := clock_timestamp();
+    IF v_tombstone.erase_at > v_now THEN
+        RETURN QUERY SELECT 'not_yet', jsonb_build_object('erase_at', v_tombstone.erase_at);
+        RETURN;
+    END IF;
+    v_whole := v_tombstone.scopes IS NULL;
+
+    -- 1. What it is about: what was written since the tombstone belongs to it too.
+    IF v_tombstone.named THEN
+        PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
+    END IF;
+    PERFORM link_holds(v_tenant, v_project);
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
+    IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes) IS NOT NULL THEN
+        RETURN QUERY SELECT 'legal_hold', NULL::jsonb;
+        RETURN;
+    END IF;
+    IF v_whole THEN
+        v_pattern := name_pattern(v_tenant, v_tombstone.entity_id);
+        v_entities := ARRAY(
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = v_tenant
+              AND (e.entity_id = v_tombstone.entity_id OR e.merged_into = v_tombstone.entity_id));
+    END IF;
+    v_ids := v_facts || v_notes || v_entities || ARRAY(
+        SELECT e.decoy_id FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
+    -- Documents that name it, or of which a part goes. What a hold keeps of others stays as it is.
+    v_documents := ARRAY(
+        SELECT d.document_id FROM documents d
+        WHERE d.tenant_id = v_tenant AND d.project_id = v_project
+          AND (EXISTS (SELECT FROM document_entity_mentions m
+                       WHERE m.tenant_id = v_tenant AND m.document_id = d.document_id
+                         AND m.entity_id = v_tombstone.entity_id)
+               OR EXISTS (SELECT FROM document_notes x
+                          WHERE x.tenant_id = v_tenant AND x.document_id = d.document_id
+                            AND x.note_id = ANY (v_notes)))
+          AND (v_whole OR d.scope = ANY (v_tombstone.scopes))
+          AND NOT EXISTS (SELECT FROM document_entity_mentions m
+                          JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = m.entity_id
+                          WHERE m.tenant_id = v_tenant AND m.document_id = d.document_id
+                            AND d.scope = ANY (e.held_scopes)));
+    -- Values that tell something by themselves; the newest, as many as can be searched for.
+    SELECT string_agg(v.quoted, '|'), count(*) INTO v_values, v_count_values
+    FROM (
+        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
+        FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 100
+          AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
+        ORDER BY f.created_at DESC LIMIT 50
+    ) v;
+
+    -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
+    UPDATE idempotency_keys k SET status = 404, body = v_gone
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
+      AND (names_any(encode(k.body, 'escape'), v_ids || v_documents)
+           OR (v_tombstone.named AND right(k.path, length(v_project) + 1) = ' ' || v_project
+               AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
+    -- A note that stays although its job goes waits no longer.
+    UPDATE memory_notes n SET extraction_status = 'none'
+    WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.extraction_status = 'pending'
+      AND EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = v_tenant AND j.kind = 'extract' AND j.status IN ('pending', 'leased')
+          AND j.dedupe_key = n.note_id::text
+          AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+               OR (v_tombstone.named AND normalize(lower(j.last_error)) ~ v_pattern)));
+    UPDATE jobs j
+    SET payload = '{}', last_error = NULL, result = NULL,
+        dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
+        -- What a worker holds of it in its hands must not be written after this.
+        status = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                      THEN 'cancelled' ELSE j.status END,
+        lease_owner = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_owner END,
+        lease_expires_at = CASE WHEN j.kind NOT IN ('extract', 'graph_link') THEN j.lease_expires_at END,
+        finished_at = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
+                           THEN v_now ELSE j.finished_at END
+    WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
+      AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+           OR (v_tombstone.named AND j.project_id = v_project
+               AND (says(j.payload, v_pattern) OR says(j.result, v_pattern)
+                    OR normalize(lower(j.last_error)) ~ v_pattern))
+           -- What is still to be done is not stopped by a mere value.
+           OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
+               AND (says(j.payload, v_values) OR says(j.result, v_values)
+                    OR normalize(lower(j.last_error)) ~ v_values)));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('jobs', v_count);
+    IF v_tombstone.named AND v_whole THEN
+        UPDATE fact_retractions r SET reason = NULL
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern
+          AND NOT is_held(v_tenant, r.fact_id);
+        UPDATE fact_conflicts c SET resolution_note = NULL
+        WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+          AND normalize(lower(c.resolution_note)) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
+        WITH changed AS (
+            UPDATE graph_facts f SET source = NULL, updated_at = v_now
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
+              AND NOT is_held(v_tenant, f.fact_id)
+            RETURNING f.fact_id
+        ) SELECT array_agg(c.fact_id) INTO v_sourced FROM changed c;
+        UPDATE tombstones t SET reason = ''
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ v_pattern;
+        UPDATE tombstone_revocations r SET reason = ''
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern;
+        DELETE FROM sources s
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ v_pattern;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_counts := v_counts || jsonb_build_object('sources', v_count);
+    END IF;
+
+    -- Of documents their traces alone stay: how many chunks they had, and when.
+    UPDATE documents d
+    SET title = NULL, source_url = NULL, error = NULL, raw_content = NULL, author = NULL, tags = '{}',
+        content_hash = NULL, content_type = NULL,
+        status = CASE WHEN d.status = 'done' THEN 'done' ELSE 'failed' END, updated_at = v_now
+    WHERE d.tenant_id = v_tenant AND d.document_id = ANY (v_documents);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('documents', v_count);
+    DELETE FROM memory_reviews r
+    WHERE r.tenant_id = v_tenant
+      AND (r.note_id = ANY (v_notes) OR r.target_note_id = ANY (v_notes)
+           OR (v_tombstone.named AND r.project_id = v_project AND r.suppression <> 2
+               AND (v_whole OR r.scope = ANY (v_tombstone.scopes))
+               AND normalize(lower(concat_ws(' ', r.content, r.reason, r.decision_reason))) ~ v_pattern));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_reviews', v_count);
+    -- What was once proposed about notes that stay.
+    UPDATE memory_history h SET proposal = NULL
+    WHERE h.tenant_id = v_tenant AND h.proposal IS NOT NULL AND h.note_id <> ALL (v_notes)
+      AND (names_any(h.proposal::text, v_ids)
+           OR (h.project_id = v_project AND h.suppression <> 2
+               AND ((v_tombstone.named AND says(h.proposal, v_pattern)) OR says(h.proposal, v_values))));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('proposals', v_count);
+
+    DELETE FROM recall_traces r
+    WHERE r.tenant_id = v_tenant AND r.project_id = v_project
+      AND (names_any(r.results::text, v_ids) OR names_any(r.request::text, v_ids)
+           OR (v_tombstone.named AND says(r.request, v_pattern)) OR says(r.request, v_values));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
+    -- Terms that were counted are counted anew, without it.
+    DELETE FROM lexical_frequencies l WHERE l.tenant_id = v_tenant AND l.project_id = v_project;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('lexical_frequencies', v_count);
+    UPDATE lexical_statistics s SET counted_at = '-infinity'
+    WHERE s.tenant_id = v_tenant AND s.project_id = v_project;
+
+    -- 3. The rows themselves, with all that hangs on them; each kind is counted before it goes.
+    FOREACH v_table IN ARRAY ARRAY['graph_fact_evidence', 'fact_closings', 'fact_confidences', 'fact_retractions',
+                                   'fact_derivations', 'graph_fact_mentions'] LOOP
+        EXECUTE format('SELECT count(*) FROM %I x WHERE x.tenant_id = $1 AND x.fact_id = ANY ($2)', v_table)
+        INTO v_count USING v_tenant, v_facts;
+        v_counts := v_counts || jsonb_build_object(v_table, v_count);
+    END LOOP;
+    SELECT count(*) INTO v_count FROM fact_conflicts x
+    WHERE x.tenant_id = v_tenant AND (x.fact_a = ANY (v_facts) OR x.fact_b = ANY (v_facts));
+    v_counts := v_counts || jsonb_build_object('fact_conflicts', v_count);
+    SELECT count(*) INTO v_count FROM graph_fact_supersessions x
+    WHERE x.tenant_id = v_tenant AND (x.from_fact_id = ANY (v_facts) OR x.to_fact_id = ANY (v_facts));
+    v_counts := v_counts || jsonb_build_object('graph_fact_supersessions', v_count);
+    SELECT count(*) INTO v_count FROM entity_edges x WHERE x.tenant_id = v_tenant AND x.edge_id = ANY (v_facts);
+    v_counts := v_counts || jsonb_build_object('entity_edges', v_count);
+    v_cards := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.entity_id = v_tombstone.entity_id
+          AND (v_whole OR c.scope = ANY (v_tombstone.scopes))
+        -- And those of others, which told what goes or by whom it was said.
+        UNION SELECT unnest(cards_telling(v_tenant, v_project, v_facts || v_sourced)));
+    DELETE FROM embedding_queue q
+    WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (v_facts || v_notes || v_cards);
+    DELETE FROM embeddings x
+    WHERE x.tenant_id = v_tenant AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self'
+      AND x.owner_kind IN ('note', 'fact', 'card') AND x.owner_id = ANY (v_facts || v_notes || v_cards);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('embeddings', v_count);
+    DELETE FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_cards);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_cards', v_count);
+    -- How a conflict of others ended stays; by what it was decided goes.
+    UPDATE fact_conflicts x SET winner = NULL WHERE x.tenant_id = v_tenant AND x.winner = ANY (v_facts);
+    DELETE FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('graph_facts', v_count);
+
+    -- A link between facts that stay loses only its note.
+    DELETE FROM graph_fact_supersessions x
+    WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes) AND EXISTS (
+        SELECT FROM graph_fact_supersessions o
+        WHERE o.tenant_id = v_tenant AND o.from_fact_id = x.from_fact_id AND o.to_fact_id = x.to_fact_id
+          AND (o.note_id IS NULL OR (o.note_id = ANY (v_notes) AND o.supersession_id < x.supersession_id)));
+    UPDATE graph_fact_supersessions x SET note_id = NULL
+    WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes);
+    SELECT count(*) INTO v_count FROM memory_history x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes);
+    v_counts := v_counts || jsonb_build_object('memory_history', v_count);
+    SELECT count(*) INTO v_count FROM note_entity_mentions x
+    WHERE x.tenant_id = v_tenant AND (x.note_id = ANY (v_notes) OR x.entity_id = ANY (v_entities));
+    v_counts := v_counts || jsonb_build_object('note_entity_mentions', v_count);
+    -- Those of other scopes stay, and forget where they come from.
+    UPDATE memory_notes n SET derived_from = NULL
+    WHERE n.tenant_id = v_tenant AND n.derived_from = ANY (v_notes) AND n.note_id <> ALL (v_notes);
+    DELETE FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_notes);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('memory_notes', v_count);
+    IF v_whole THEN
+        DELETE FROM graph_entity_aliases a WHERE a.tenant_id = v_tenant AND a.entity_id = ANY (v_entities);
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_counts := v_counts || jsonb_build_object('graph_entity_aliases', v_count);
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.merged_into = v_tombstone.entity_id;
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id;
+        PERFORM settle_documents(v_tenant, v_documents);
+        v_counts := v_counts || jsonb_build_object('graph_entities', cardinality(v_entities));
+        -- All that was said of it when it was hidden, now or earlier.
+        UPDATE tombstone_revocations r SET reason = '' FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id
+          AND r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id;
+        UPDATE tombstones t SET entity = NULL, reason = ''
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id;
+        UPDATE tombstones t SET erased_at = v_now
+        WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND NOT EXISTS (
+            SELECT FROM tombstone_revocations r WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
+    ELSE
+        UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
+        DELETE FROM document_entity_mentions m
+        WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.document_id = ANY (v_documents);
+        PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+        PERFORM settle_documents(v_tenant, v_documents);
+    END IF;
+
+    -- 4. Proof: every column of every table.
+    SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
+                                                 'rows', r.hits)), '[]')
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_pattern, v_values) r;
+    IF v_left @> '[{"kind": "id"}]' THEN
+        RAISE EXCEPTION 'erasure left rows behind: %', v_left;
+    END IF;
+    PERFORM record_event('erasure_completed', v_tombstone.key_id, jsonb_build_object(
+        'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id, 'facts', cardinality(v_facts),
+        'notes', cardinality(v_notes)));
+    RETURN QUERY SELECT NULL::text, jsonb_build_object(
+        'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
+        'found', v_left, 'names', (v_pattern IS NOT NULL)::int, 'values', v_count_values,
+        'requested_at', v_tombstone.created_at, 'completed_at', v_now);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION issue_tombstone(
+    p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
+    p_named boolean, p_key text, p_job uuid)
+RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz,
+               facts_hidden bigint, notes_hidden bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_meant record;
+    v_entity graph_entities;
+    v_other uuid;
+    v_facts uuid[];
+    v_notes uuid[];
+    v_documents uuid[];
+    v_now timestamptz;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'issue_tombstone needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- One tombstone at a time in a project: each computes from all that there are.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    SELECT r.entity_id, r.candidates INTO v_meant FROM resolve_entities(v_tenant, v_project, p_entity) r;
+    IF v_meant.entity_id IS NULL THEN
+        RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
+                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
+                            NULL::bigint;
+        RETURN;
+    END IF;
+    -- Those who write about it finish first; those who come later see that it is hidden.
+    SELECT e.* INTO v_entity FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_meant.entity_id FOR UPDATE;
+    IF NOT FOUND OR v_entity.merged_into IS NOT NULL THEN
+        RAISE EXCEPTION 'the entity was merged or erased meanwhile' USING ERRCODE = '40001';
+    END IF;
+    SELECT t.tombstone_id INTO v_other FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.entity_id = v_entity.entity_id AND t.legal_hold = p_hold
+      AND t.erased_at IS NULL
+      -- What is only hidden can be erased without showing it again.
+      AND (t.erase OR NOT p_erase)
+      AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes)
+      AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                      WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
+    ORDER BY t.created_at LIMIT 1;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
+                            NULL::timestamptz, NULL::bigint, NULL::bigint;
+        RETURN;
+    END IF;
+    IF p_named THEN
+        PERFORM link_mentions(v_tenant, v_project, v_entity.entity_id, p_scopes);
+    END IF;
+    IF p_erase THEN
+        PERFORM link_holds(v_tenant, v_project);
+        SELECT d.facts, d.notes INTO v_facts, v_notes
+        FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes);
+        IF v_other IS NOT NULL THEN
+            RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
+                                NULL::timestamptz, NULL::bigint, NULL::bigint;
+            RETURN;
+        END IF;
+    END IF;
+    v_now := clock_timestamp();
+    INSERT INTO tombstones (
+        tenant_id, tombstone_id, project_id, entity_id, entity, scopes, reason, created_by, key_id, created_at,
+        legal_hold, erase, erase_at, named)
+    VALUES (v_tenant, p_id, v_project, v_entity.entity_id, v_entity.canonical, p_scopes, p_reason, v_agent, p_key,
+            v_now, p_hold, p_erase, p_erase_at, p_named);
+    PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
+    SELECT d.facts, d.notes INTO v_facts, v_notes
+    FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+    v_documents := ARRAY(
+        SELECT m.document_id FROM document_entity_mentions m
+        WHERE m.tenant_id = v_tenant AND m.entity_id = v_entity.entity_id
+        UNION
+        SELECT x.document_id FROM document_notes x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes));
+    -- Answers that were kept for those who ask again must not show it either.
+    DELETE FROM idempotency_keys k
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents)'
+      AND names_any(encode(k.body, 'escape'), v_notes || v_facts || v_documents || v_entity.entity_id);
+    PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
+        'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
+    IF p_erase THEN
+        -- Of the whole tenant: agents of the project must not see that there is such a job.
+        INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
+                          created_at)
+        VALUES (v_tenant, p_job, v_agent, 'erase',
+                jsonb_build_object('tombstone_id', p_id, 'project_id', v_project), p_id::text, 5, p_key, p_erase_at,
+                v_now);
+    END IF;
+    IF p_hold THEN
+        PERFORM record_event('rtbf_legal_hold_issued', p_key, jsonb_build_object(
+            'tombstone_id', p_id, 'entity_id', v_entity.entity_id));
+    END IF;
+    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now,
+                        cardinality(v_facts)::bigint, cardinality(v_notes)::bigint;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_pattern text := name_pattern(p_tenant, p_entity);
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
+    FROM memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+               ~ v_pattern
+           OR EXISTS (SELECT FROM memory_history h
+                      WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                            ~ v_pattern))
+    ON CONFLICT DO NOTHING;
+    WITH RECURSIVE derived AS (
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+          AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM derived d
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
+        WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
+    )
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    ON CONFLICT DO NOTHING;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
+    SELECT p_tenant, p_project, d.document_id, p_entity, v_now
+    FROM documents d
+    WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' '))))
+               ~ v_pattern
+           -- In addresses the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g'))) ~ v_pattern
+           OR normalize(lower(spelled_bytes(d.raw_content))) ~ v_pattern)
+    ON CONFLICT DO NOTHING;
+    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
+    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
+    FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+      AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
+      AND normalize(lower(f.object_value)) ~ v_pattern
+    ON CONFLICT DO NOTHING;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
+RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_names int;
+    v_predicates uuid[];
+    v_words uuid[];
+    v_renamed uuid[];
+    v_now timestamptz;
+    v_moved bigint;
+    v_folded bigint;
+BEGIN
+    -- Beside other merges, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    SELECT count(*) INTO v_names FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    IF p_from = p_into OR v_names < 2 THEN
+        RETURN QUERY
+        SELECT CASE WHEN p_from = p_into THEN 'same_entity' ELSE 'entity_not_found' END, 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    -- Those who write by these predicates finish first; then nobody can write about either entity.
+    v_predicates := ARRAY(
+        SELECT DISTINCT f.predicate_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
+    ORDER BY p.predicate_id FOR KEY SHARE;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.suppression > 0) THEN
+        RETURN QUERY SELECT 'entity_not_found', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
+        RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.predicate_id <> ALL (v_predicates)
+                 AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))) THEN
+        RAISE EXCEPTION 'a predicate came to it meanwhile' USING ERRCODE = '40001';
+    END IF;
+    -- The subjects of facts that point to either, so that their timelines hold still.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
+        SELECT f.subject_entity_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
+    ORDER BY e.entity_id FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
+        p_from, p_into, v_now);
+
+    v_words := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
+          AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
+
+    -- Of what is hidden no trace, not even in a number.
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    v_renamed := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from));
+    UPDATE graph_facts f
+    SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
+        object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
+        object_hash = CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END,
+        updated_at = v_now
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    -- Values in words that stood on two entities, or were lengthened, may contradict others now.
+    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
+    UPDATE entity_edges x
+    SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
+        object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
+    WHERE x.tenant_id = v_tenant AND x.project_id = v_project
+      AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
+    FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+
+    DELETE FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = p_from AND (
+        EXISTS (SELECT FROM graph_entity_aliases b
+                WHERE b.tenant_id = v_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm)
+        OR EXISTS (SELECT FROM graph_entities e
+                   WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND e.canonical_norm = a.alias_norm));
+    UPDATE graph_entity_aliases a SET entity_id = p_into WHERE a.tenant_id = v_tenant AND a.entity_id = p_from;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    SELECT v_tenant, make_id(), v_project, p_into, e.canonical, e.canonical_norm, v_now
+    FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = p_from
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    UPDATE graph_entities e SET merged_into = p_into, updated_at = v_now
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
+    UPDATE graph_entities e SET kind = coalesce(e.kind, o.kind), updated_at = v_now
+    FROM graph_entities o
+    WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
+
+    -- They are found by the name that stays, and written up under it.
+    UPDATE graph_facts f
+    SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                           coalesce(o.canonical, f.object_value))
+    FROM graph_facts r
+    JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = r.subject_entity_id
+    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = r.predicate_id
+    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = r.object_entity_id
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_renamed) AND r.tenant_id = v_tenant AND r.fact_id = f.fact_id;
+    PERFORM queue_units(v_tenant, v_project, 'fact', v_renamed);
+    PERFORM drop_cards(v_tenant, ARRAY(
+        SELECT c.card_id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.entity_id IN (p_from, p_into)));
+
+    UPDATE graph_fact_mentions m SET entity_id = p_into
+    WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (
+        SELECT FROM graph_fact_mentions o
+        WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
+    DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression
+    FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
+    IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
+        UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
+    END IF;
+    -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
+    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
+          AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
+
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved, 'facts_folded', v_folded));
+    RETURN QUERY SELECT NULL::text, v_moved, v_folded;
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
@@ -1466,6 +3215,60 @@ BEGIN
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
     USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION purge_links(p_before timestamptz, p_limit int, OUT mentions bigint, OUT entities bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text;
+    v_notes uuid[];
+    v_entities uuid[];
+    v_kept uuid[];
+    v_count bigint;
+BEGIN
+    mentions := 0;
+    entities := 0;
+    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        EXIT WHEN mentions >= p_limit;
+        v_notes := due_notes(v_tenant, v_project, 'links', p_before, p_limit);
+        CONTINUE WHEN cardinality(v_notes) = 0;
+        WITH pick AS (
+            SELECT m.note_id, m.entity_id FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.note_id = ANY (v_notes)
+            ORDER BY m.note_id, m.entity_id LIMIT p_limit - mentions
+        ), gone AS (
+            DELETE FROM note_entity_mentions m USING pick
+            WHERE m.tenant_id = v_tenant AND m.note_id = pick.note_id AND m.entity_id = pick.entity_id
+            RETURNING m.note_id, m.entity_id
+        )
+        -- Only those that came with or after the note: what stood before it was made by somebody on purpose.
+        SELECT count(*), array_agg(DISTINCT g.entity_id) FILTER (WHERE e.created_at >= n.created_at)
+        INTO v_count, v_entities
+        FROM gone g
+        JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = g.note_id
+        JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = g.entity_id;
+        mentions := mentions + v_count;
+        -- Whoever writes about one of them has it locked, and keeps it.
+        v_entities := ARRAY(
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)
+            ORDER BY e.entity_id FOR UPDATE SKIP LOCKED);
+        v_kept := referenced_entities(v_tenant, v_project, v_entities);
+        DELETE FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.suppression = 0
+          AND e.merged_into IS NULL AND e.erased_scopes IS NULL AND e.held_scopes IS NULL AND e.decoy_id IS NULL
+          AND e.entity_id <> ALL (v_kept);
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        entities := entities + v_count;
+    END LOOP;
 END
 $$;
 """,
@@ -1724,6 +3527,87 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION revoke_tombstone(p_tombstone uuid, p_id uuid, p_reason text, p_key text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_tombstone tombstones;
+    v_facts uuid[];
+    v_notes uuid[];
+    v_documents uuid[];
+    v_now timestamptz;
+BEGIN
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.tombstone_id = p_tombstone;
+    IF NOT FOUND THEN
+        RETURN 'tombstone_not_found';
+    END IF;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id FOR UPDATE;
+    SELECT t.* INTO v_tombstone FROM tombstones t
+    WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone FOR UPDATE;
+    IF v_tombstone.erased_at IS NOT NULL THEN
+        RETURN 'tombstone_erased';
+    END IF;
+    IF EXISTS (SELECT FROM tombstone_revocations r
+               WHERE r.tenant_id = v_tenant AND r.tombstone_id = p_tombstone) THEN
+        RETURN 'tombstone_already_revoked';
+    END IF;
+    v_now := clock_timestamp();
+    INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
+                                       revoked_at)
+    VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
+    -- Which notes, facts and documents name it was found out for tombstones alone.
+    IF NOT EXISTS (SELECT FROM tombstones t
+                   WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
+                     AND t.erased_at IS NULL
+                     AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                                     WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)) THEN
+        WITH gone AS (
+            DELETE FROM note_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.by_name
+            RETURNING m.note_id
+        ) SELECT array_agg(g.note_id) INTO v_notes FROM gone g;
+        WITH gone AS (
+            DELETE FROM graph_fact_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.fact_id
+        ) SELECT array_agg(g.fact_id) INTO v_facts FROM gone g;
+        WITH gone AS (
+            DELETE FROM document_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.document_id
+        ) SELECT array_agg(g.document_id) INTO v_documents FROM gone g;
+    END IF;
+    PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+    PERFORM settle_facts(v_tenant, v_project, v_agent, v_facts);
+    PERFORM settle_notes(v_tenant, v_agent, v_notes);
+    PERFORM settle_documents(v_tenant, v_documents);
+    PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
+        'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
+    UPDATE jobs j SET status = 'cancelled', finished_at = v_now
+    WHERE j.tenant_id = v_tenant AND j.kind = 'erase' AND j.status = 'pending' AND j.dedupe_key = p_tombstone::text;
+    IF v_tombstone.legal_hold THEN
+        UPDATE jobs j
+        SET status = 'pending', attempts = 0, available_at = v_now, finished_at = NULL, last_error = NULL
+        FROM tombstones t
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.erase AND t.erased_at IS NULL
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
+          AND j.tenant_id = v_tenant AND j.kind = 'erase' AND j.dedupe_key = t.tombstone_id::text
+          AND j.status = 'failed';
+    END IF;
+    RETURN NULL;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION schedule_reconciliations(p_before timestamptz)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -1754,6 +3638,53 @@ BEGIN
         started_at = NULL, finished_at = NULL, last_error = NULL
     WHERE j.status NOT IN ('pending', 'leased')
     RETURNING j.tenant_id, j.job_id;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION settle_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_all text[] := ARRAY['agent_private', 'project_shared', 'org_shared', 'public'];
+    v_erased text[];
+    v_held text[];
+    v_level smallint;
+    v_decoy uuid := make_id();
+BEGIN
+    SELECT array_agg(DISTINCT u.scope) FILTER (WHERE NOT t.legal_hold),
+           array_agg(DISTINCT u.scope) FILTER (WHERE t.legal_hold)
+    INTO v_erased, v_held
+    FROM tombstones t CROSS JOIN LATERAL unnest(coalesce(t.scopes, v_all)) u(scope)
+    WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND t.erased_at IS NULL AND NOT EXISTS (
+        SELECT FROM tombstone_revocations r WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id);
+    -- While something of it can still be seen, so must its name.
+    v_level := CASE WHEN v_erased @> v_all THEN 1
+                    WHEN coalesce(v_erased, '{}') || coalesce(v_held, '{}') @> v_all THEN 2 ELSE 0 END;
+    UPDATE graph_entities e
+    SET erased_scopes = v_erased, held_scopes = v_held, suppression = v_level,
+        decoy_id = CASE WHEN v_level > 0 THEN coalesce(e.decoy_id, v_decoy) END
+    WHERE e.tenant_id = p_tenant AND e.entity_id IN (
+        SELECT p_entity UNION ALL
+        SELECT m.entity_id FROM graph_entities m WHERE m.tenant_id = p_tenant AND m.merged_into = p_entity);
+    UPDATE graph_entity_aliases a SET suppression = v_level
+    WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity AND a.suppression <> v_level;
+    PERFORM settle_facts(p_tenant, p_project, p_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
+        UNION
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
+        UNION
+        SELECT m.fact_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_notes(p_tenant, p_agent, ARRAY(
+        SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_documents(p_tenant, ARRAY(
+        SELECT m.document_id FROM document_entity_mentions m
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
 END
 $$;
 """,
@@ -1937,14 +3868,25 @@ $$;
 )
 
 SIGNATURES: tuple[str, ...] = (
+    "doomed_objects(text, uuid, text[])",
+    "find_object_hold(text, uuid[], uuid[])",
     "main_branch(text)",
     "main_branches(text, text)",
     "match_objects(text[], double precision[], text[], double precision, int, int, uuid[])",
+    "object_levels(text, uuid[])",
     "object_terms(text, text, text, text, text[], text)",
     "object_words(jsonb)",
+    "retire_object(text, uuid, uuid, text, timestamptz)",
+    "retire_relationship(text, uuid, uuid, uuid, text, timestamptz)",
+    "settle_objects(text, uuid[])",
 )
 # Functions that answer otherwise than before: made anew instead of replaced.
-RETYPED: tuple[tuple[str, str], ...] = ()
+RETYPED: tuple[tuple[str, str], ...] = (
+    (
+        "issue_tombstone(uuid, json, text[], text, boolean, boolean, timestamptz, boolean, text, uuid)",
+        "issue_tombstone(uuid, json, text[], text, boolean, boolean, timestamptz, boolean, text, uuid)",
+    ),
+)
 
 UNDO = """
 DROP TABLE object_entity_mentions, graph_relationship_versions, graph_relationships, graph_object_versions,

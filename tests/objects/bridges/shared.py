@@ -1,4 +1,4 @@
-"""Objects written past the service, straight into their tables: the head and its version, as whoever writes a head does."""
+"""Objects written past the service, straight into their tables: the head and its version."""
 
 import hashlib
 import json
@@ -26,7 +26,8 @@ OLD = "supersedes_id, change_summary, written_by, created_at"
 OLD_VALUES = "%(supersedes)s, %(summary)s, 'robin', clock_timestamp()"
 HEAD = "created_at, updated_at, terms, embed_text"
 HEAD_VALUES = """clock_timestamp(), clock_timestamp(),
-    object_terms(%(tenant)s, %(project)s, %(title)s, %(key)s, %(labels)s, object_words(%(properties)s)), %(embed_text)s"""
+    object_terms(%(tenant)s, %(project)s, %(title)s, %(key)s, %(labels)s, object_words(%(properties)s)),
+    %(embed_text)s"""
 EDGE = "created_at, updated_at, one_src, one_dst"
 EDGE_VALUES = "clock_timestamp(), clock_timestamp(), %(one_src)s, %(one_dst)s"
 
@@ -41,7 +42,8 @@ class Objects:
 
     def branch(self, project: str | None) -> str:
         found = self.superuser.execute(
-            "SELECT branch_id FROM branches WHERE tenant_id = %s AND name = 'main' AND project_id IS NOT DISTINCT FROM %s",
+            "SELECT branch_id FROM branches "
+            "WHERE tenant_id = %s AND name = 'main' AND project_id IS NOT DISTINCT FROM %s",
             (self.tenant, project),
         ).fetchone()
         assert found is not None
@@ -51,8 +53,14 @@ class Objects:
         project = fields.pop("project", self.project)
         version_id = str(uuid4())
         place = {
-            **{"tenant": self.tenant, "project": project, "branch": self.branch(project)},
-            **{"version_id": version_id, "canonical": version_id, "version": 1, "supersedes": None, "summary": None},
+            "tenant": self.tenant,
+            "project": project,
+            "branch": self.branch(project),
+            "version_id": version_id,
+            "canonical": version_id,
+            "version": 1,
+            "supersedes": None,
+            "summary": None,
             "hash": hashlib.sha256(version_id.encode()).digest(),
         }
         return {**place, **fields}
@@ -60,8 +68,16 @@ class Objects:
     def put(self, title: str, **fields: Any) -> str:
         """A new object; answers its canonical id."""
         row: dict[str, Any] = {
-            **{"type": "Person", "title": title, "key": None, "status": None, "labels": [], "properties": {}},
-            **{"evidence": None, "embed_text": title, "deleted_at": None, **fields},
+            "type": "Person",
+            "title": title,
+            "key": None,
+            "status": None,
+            "labels": [],
+            "properties": {},
+            "evidence": None,
+            "embed_text": title,
+            "deleted_at": None,
+            **fields,
         }
         row = self._place(row)
         for name in ("properties", "evidence"):
@@ -83,8 +99,13 @@ class Objects:
             row = self._place(
                 {
                     **{name: head[name] for name in ("type", "title", "key", "status", "labels", "embed_text")},
-                    **{"properties": head["properties"], "evidence": head["evidence"], "deleted_at": None, **fields},
-                    **{"project": head["project_id"], "canonical": canonical, "version": head["version"] + 1},
+                    "properties": head["properties"],
+                    "evidence": head["evidence"],
+                    "deleted_at": None,
+                    **fields,
+                    "project": head["project_id"],
+                    "canonical": canonical,
+                    "version": head["version"] + 1,
                     "supersedes": str(head["version_id"]),
                 }
             )
@@ -106,8 +127,14 @@ class Objects:
         """A new relationship; answers its canonical id."""
         row = self._place(
             {
-                **{"type": "knows", "src": src, "dst": dst, "weight": None, "properties": {}},
-                **{"one_src": False, "one_dst": False, **fields},
+                "type": "knows",
+                "src": src,
+                "dst": dst,
+                "weight": None,
+                "properties": {},
+                "one_src": False,
+                "one_dst": False,
+                **fields,
             }
         )
         row["properties"] = json.dumps(row["properties"])

@@ -73,7 +73,9 @@ def test_the_rarer_word_counts_more_and_the_shorter_text_first(objects: Objects,
     assert set(reader.find("gizmo")) <= {*words, rare, long}
 
 
-def test_what_is_deleted_hidden_or_of_others_is_not_found(objects: Objects, reader: Reader, superuser: Superuser) -> None:
+def test_what_is_deleted_hidden_or_of_others_is_not_found(
+    objects: Objects, reader: Reader, superuser: Superuser
+) -> None:
     kept = objects.put("quagga one")
     gone = objects.put("quagga two")
     hidden = objects.put("quagga three")
@@ -84,15 +86,11 @@ def test_what_is_deleted_hidden_or_of_others_is_not_found(objects: Objects, read
     assert reader.find("quagga") == [kept]
     assert reader.find("quagga", project="other") == [elsewhere]
     assert reader.find("quagga", tenant="rival") == [rival]
-    counted = reader.ask(
-        "acme", "default", "SELECT count_documents('object', ARRAY['quagga'], 100) AS n"
-    )
+    counted = reader.ask("acme", "default", "SELECT count_documents('object', ARRAY['quagga'], 100) AS n")
     assert counted == [{"n": [1]}]
 
 
-def test_what_belongs_to_no_project_is_found_in_each_by_its_words_as_written(
-    objects: Objects, reader: Reader
-) -> None:
+def test_what_belongs_to_no_project_is_found_in_each_by_its_words_as_written(objects: Objects, reader: Reader) -> None:
     shared = objects.put("Running the okapi", project=None)
     own = objects.put("Running another okapi")
     assert set(reader.find("okapi")) == {shared, own}
@@ -110,8 +108,8 @@ def test_statistics_count_objects_and_the_answer_stays_the_same(
     reader.ask("acme", "default", "SELECT refresh_lexicon('object', 64)")
     told = objects.one("SELECT documents, added FROM lexical_statistics WHERE kind = 'object'")
     live = objects.one(
-        "SELECT count(*) AS n FROM graph_objects WHERE tenant_id = 'acme' AND coalesce(project_id, 'default') = 'default' "
-        "AND deleted_at IS NULL AND suppression = 0"
+        "SELECT count(*) AS n FROM graph_objects WHERE tenant_id = 'acme' AND deleted_at IS NULL AND suppression = 0 "
+        "AND coalesce(project_id, 'default') = 'default'"
     )
     assert told == {"documents": live["n"], "added": 0}
     frequent = objects.one("SELECT documents FROM lexical_frequencies WHERE kind = 'object' AND term = 'wombat'")
@@ -129,13 +127,11 @@ def test_another_language_reads_heads_anew(objects: Objects, reader: Reader, sup
     )
     assert reader.find("haus", project="other") == []
     superuser.execute(
-        """UPDATE projects SET settings = settings || '{"language": "german"}' WHERE tenant_id = 'acme' AND project_id = 'other'"""
+        """UPDATE projects SET settings = settings || '{"language": "german"}' WHERE project_id = 'other'"""
     )
     after, turns = "00000000-0000-0000-0000-000000000000", 0
     while after is not None:
-        (row,) = reader.ask(
-            "acme", "other", "SELECT reindex_terms('object', %(after)s, 2)::text AS last", after=after
-        )
+        (row,) = reader.ask("acme", "other", "SELECT reindex_terms('object', %(after)s, 2)::text AS last", after=after)
         after, turns = row["last"], turns + 1
     assert turns > 2
     assert set(reader.find("Haus", project="other")) == set(made)
