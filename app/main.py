@@ -33,6 +33,7 @@ from app.notes.documents.routes import router as documents_router
 from app.notes.documents.service import KIND as DOCUMENT_INGEST
 from app.notes.documents.tasks import Ingestion
 from app.notes.routes import router as notes_router
+from app.objects.bridges.routes import router as bridges_router
 from app.pipeline.models import Models
 from app.pipeline.routes import router as pipeline_router
 from app.pipeline.tasks import BACKOFF, ExtractTask, link
@@ -201,6 +202,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             notes_router,
             documents_router,
             facts_router,
+            bridges_router,
             upkeep_router,
             history_router,
             graph_router,
