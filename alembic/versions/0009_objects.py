@@ -325,6 +325,162 @@ RULES: dict[str, tuple[Rule, str]] = {
 # New functions, and those that changed, as they are now.
 FUNCTIONS: tuple[str, ...] = (
     """
+CREATE OR REPLACE FUNCTION backfill_objects(p_rows json, OUT made bigint, OUT bound bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_main uuid := main_branch(v_project);
+    v_now timestamptz;
+    v_row record;
+    v_object uuid;
+    v_type record;
+    v_made uuid[] := '{}';
+BEGIN
+    IF v_tenant IS NULL OR v_main IS NULL THEN
+        RAISE EXCEPTION 'backfill_objects needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    made := 0;
+    bound := 0;
+    v_now := clock_timestamp();
+    FOR v_row IN
+        SELECT r.* FROM json_to_recordset(p_rows) AS r(
+            entity_id uuid, object_id uuid, type text, key text, title text, properties jsonb, embed_text text,
+            content_hash text)
+        JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = r.entity_id
+        WHERE e.project_id = v_project AND e.merged_into IS NULL AND e.suppression = 0
+          AND e.object_canonical_id IS NULL
+        ORDER BY r.entity_id FOR NO KEY UPDATE OF e
+    LOOP
+        SELECT o.canonical_id INTO v_object FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.type = v_row.type AND o.key = v_row.key
+          AND o.deleted_at IS NULL AND o.suppression = 0;
+        IF NOT FOUND THEN
+            SELECT coalesce(s.fts_enabled, true) AS words, coalesce(s.embedding_policy, 'optional') AS policy
+            INTO v_type
+            FROM (VALUES (true)) x
+            LEFT JOIN LATERAL (
+                SELECT t.fts_enabled, t.embedding_policy FROM object_type_schemas t
+                WHERE t.tenant_id = v_tenant AND t.type = v_row.type AND t.status = 'active'
+                UNION ALL
+                SELECT g.fts_enabled, g.embedding_policy FROM global_object_type_schemas g
+                WHERE g.type = v_row.type AND g.status = 'active'
+                LIMIT 1) s ON true;
+            INSERT INTO graph_objects (
+                tenant_id, branch_id, canonical_id, version_id, version, project_id, type, key, title, labels,
+                properties, content_hash, created_at, updated_at, terms, embed_text)
+            VALUES (
+                v_tenant, v_main, v_row.object_id, v_row.object_id, 1, v_project, v_row.type, v_row.key, v_row.title,
+                '{}', v_row.properties, decode(v_row.content_hash, 'hex'), v_now, v_now,
+                CASE WHEN v_type.words THEN object_terms(
+                    v_tenant, v_project, v_row.title, v_row.key, '{}', object_words(v_row.properties)) ELSE '' END,
+                CASE WHEN v_type.policy <> 'disabled' THEN v_row.embed_text END)
+            -- Somebody may have made one of that key in between; then the entity waits for the next run.
+            ON CONFLICT DO NOTHING
+            RETURNING canonical_id INTO v_object;
+            CONTINUE WHEN v_object IS NULL;
+            INSERT INTO graph_object_versions (
+                tenant_id, branch_id, canonical_id, version_id, version, project_id, type, key, title, labels,
+                properties, content_hash, written_by, created_at)
+            VALUES (
+                v_tenant, v_main, v_object, v_object, 1, v_project, v_row.type, v_row.key, v_row.title, '{}',
+                v_row.properties, decode(v_row.content_hash, 'hex'), v_agent, v_now);
+            v_made := v_made || v_object;
+            made := made + 1;
+        ELSE
+            bound := bound + 1;
+        END IF;
+        UPDATE graph_entities e SET object_canonical_id = v_object
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_row.entity_id;
+        PERFORM settle_objects(v_tenant, ARRAY[v_object]);
+    END LOOP;
+    PERFORM queue_units(v_tenant, v_project, 'object', v_made);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION backfill_relationships(p_rows json)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_main uuid := main_branch(v_project);
+    v_now timestamptz;
+    v_made uuid[];
+BEGIN
+    IF v_tenant IS NULL OR v_main IS NULL THEN
+        RAISE EXCEPTION 'backfill_relationships needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    v_now := clock_timestamp();
+    WITH wanted AS (
+        SELECT DISTINCT ON (s.object_canonical_id, p.canonical, t.object_canonical_id)
+               r.relationship_id, s.object_canonical_id AS src_id, t.object_canonical_id AS dst_id, p.canonical AS type,
+               f.confidence, f.valid_from, f.valid_to, r.content_hash
+        FROM json_to_recordset(p_rows) AS r(fact_id uuid, relationship_id uuid, content_hash text)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id AND f.project_id = v_project
+            AND f.scope <> 'agent_private' AND f.garden_id IS NULL AND f.retracted_at IS NULL AND f.suppression = 0
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+        JOIN graph_entities t ON t.tenant_id = v_tenant AND t.entity_id = f.object_entity_id
+        JOIN graph_objects a ON a.tenant_id = v_tenant AND a.branch_id = v_main
+            AND a.canonical_id = s.object_canonical_id AND a.deleted_at IS NULL AND a.suppression = 0
+        JOIN graph_objects b ON b.tenant_id = v_tenant AND b.branch_id = v_main
+            AND b.canonical_id = t.object_canonical_id AND b.deleted_at IS NULL AND b.suppression = 0
+        WHERE s.object_canonical_id <> t.object_canonical_id
+        ORDER BY s.object_canonical_id, p.canonical, t.object_canonical_id, f.confidence DESC, f.fact_id
+    ), made AS (
+        INSERT INTO graph_relationships AS x (
+            tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight,
+            valid_from, valid_to, properties, content_hash, created_at, updated_at, one_src, one_dst)
+        SELECT v_tenant, v_main, w.relationship_id, w.relationship_id, 1, v_project, w.type, w.src_id, w.dst_id,
+               w.confidence, w.valid_from, w.valid_to, '{}', decode(w.content_hash, 'hex'), v_now, v_now,
+               coalesce(k.multiplicity_src = 'one', false), coalesce(k.multiplicity_dst = 'one', false)
+        FROM wanted w
+        LEFT JOIN LATERAL (
+            SELECT t.multiplicity_src, t.multiplicity_dst FROM relationship_type_schemas t
+            WHERE t.tenant_id = v_tenant AND t.type = w.type AND t.status = 'active'
+            UNION ALL
+            SELECT g.multiplicity_src, g.multiplicity_dst FROM global_relationship_type_schemas g
+            WHERE g.type = w.type AND g.status = 'active'
+            LIMIT 1) k ON true
+        WHERE NOT EXISTS (
+            SELECT FROM graph_relationships o
+            WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.src_id = w.src_id AND o.type = w.type
+              AND o.dst_id = w.dst_id)
+        ORDER BY w.relationship_id
+        -- What a type allows once stays as it is.
+        ON CONFLICT DO NOTHING
+        RETURNING x.*
+    ), told AS (
+        INSERT INTO graph_relationship_versions AS v (
+            tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight,
+            valid_from, valid_to, properties, content_hash, written_by, created_at)
+        SELECT m.tenant_id, m.branch_id, m.canonical_id, m.version_id, m.version, m.project_id, m.type, m.src_id,
+               m.dst_id, m.weight, m.valid_from, m.valid_to, m.properties, m.content_hash, v_agent, m.created_at
+        FROM made m
+        RETURNING v.canonical_id
+    )
+    SELECT array_agg(t.canonical_id) INTO v_made FROM told t;
+    PERFORM settle_objects(v_tenant, v_made);
+    RETURN coalesce(cardinality(v_made), 0);
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION bind_entity(p_entity uuid, p_object uuid, p_admin boolean, p_key text)
 RETURNS TABLE (refused text, entity_id uuid, object_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -3937,6 +4093,8 @@ $$;
 )
 
 SIGNATURES: tuple[str, ...] = (
+    "backfill_objects(json)",
+    "backfill_relationships(json)",
     "bind_entity(uuid, uuid, boolean, text)",
     "doomed_objects(text, uuid, text[])",
     "find_object_hold(text, uuid[], uuid[])",
