@@ -60,15 +60,16 @@ BEGIN
             SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ',
                        -- In keys the words of a name are joined by something.
                        o.title, o.key, regexp_replace(o.key, '[-_+./=:]', ' ', 'g'), o.subtype, o.status,
-                       array_to_string(o.labels, ' ')) AS said
+                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
             FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
             UNION ALL
-            SELECT r.canonical_id, r.properties, r.evidence, concat_ws(' ', r.role_src, r.role_dst)
+            SELECT r.canonical_id, r.properties, r.evidence,
+                   concat_ws(' ', r.role_src, r.role_dst, r.properties, r.evidence)
             FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
         ) x
-        -- As they are written down too: then what fields are called counts.
-        WHERE normalize(lower(concat_ws(' ', x.said, x.properties, x.evidence))) ~ v_pattern
-           OR says(x.properties, v_pattern) OR says(x.evidence, v_pattern)
+        -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
+        WHERE normalize(lower(x.said)) ~ v_pattern
+           OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;
 END

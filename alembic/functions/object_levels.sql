@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION object_levels(p_tenant text, p_ids uuid[])
 RETURNS TABLE (id uuid, level smallint)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
 SET jit = off
 AS $$
 #variable_conflict use_column
