@@ -187,6 +187,27 @@ def test_what_took_its_key_or_place_meanwhile_keeps_it(
     )
 
 
+def test_of_two_that_come_back_at_once_with_one_key_the_older_keeps_it(
+    objects: Objects, robin: httpx.Client, admin: httpx.Client
+) -> None:
+    who, key = name(), uuid4().hex
+    entity(robin, who)
+    older = objects.put(f"{who} first", key=key)
+    first = tombstone(admin, who)
+    newer = objects.put(f"{who} second", key=key)
+    second = tombstone(admin, who, legal_hold=True)
+    assert objects.levels(older) == objects.levels(newer) == {1}, "all that is known of it by now"
+    revoke(admin, first)
+    assert objects.levels(older) == objects.levels(newer) == {2}
+    revoke(admin, second)
+    state = {
+        found: objects.one("SELECT suppression, deleted_at FROM graph_objects WHERE canonical_id = %s", found)
+        for found in (older, newer)
+    }
+    assert {row["suppression"] for row in state.values()} == {0}
+    assert (state[older]["deleted_at"], state[newer]["deleted_at"] is None) == (None, False)
+
+
 def test_a_relationship_whose_place_is_taken_comes_back_deleted(
     objects: Objects, robin: httpx.Client, admin: httpx.Client
 ) -> None:
@@ -339,6 +360,20 @@ def test_erasure_destroys_objects_with_all_that_hangs_on_them(
         planted.entity_id,
     )
     assert line["details"]["objects"] == len(planted.doomed)
+
+
+def test_erased_in_the_shared_scope_alone_the_entity_stays_without_its_object(
+    objects: Objects, planted: Planted, robin: httpx.Client, admin: httpx.Client, worker: None
+) -> None:
+    other = entity(robin, name())
+    objects.bind(other, planted.bound)
+    until_erased(admin, tombstone(admin, planted.name, scope="project_shared", erase=True))
+    for gone in [*planted.doomed, *planted.edges]:
+        assert objects.levels(gone) == set()
+    for left in (planted.entity_id, other):
+        answer = robin.get(f"/v1/entities/{left}")
+        assert (answer.status_code, answer.json()["object_canonical_id"]) == (200, None)
+    assert objects.rows("SELECT FROM graph_entities WHERE object_canonical_id = %s", planted.bound) == []
 
 
 def test_what_came_to_name_it_after_the_tombstone_is_erased_too(
