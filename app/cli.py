@@ -129,6 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
     _json(load)
     _json(_command(types, "list", run_list_types, "list what all tenants share"))
     _embedding_commands(_group(commands, "embeddings", "the models vectors are made with (as the owner)"))
+    _object_commands(_group(commands, "objects", "objects of what is known already"))
     return parser
 
 
@@ -153,6 +154,15 @@ def _embedding_commands(embeddings: Any) -> None:
         _json(change)
     add.add_argument("--model-version", type=int, default=1, metavar="N", help="of the same model, another one (1)")
     _json(add)
+
+
+def _object_commands(objects: Any) -> None:
+    text = "make an object for each entity without one, and relationships of the facts between them; safe to repeat"
+    fill = _command(objects, "backfill", run_backfill, text)
+    fill.add_argument("--tenant", required=True, metavar="T", help="the tenant")
+    fill.add_argument("--project", required=True, metavar="P", help="its project")
+    fill.add_argument("--dry-run", action="store_true", help="only say how much there is to do")
+    _json(fill)
 
 
 def _key_commands(keys: Any) -> None:
@@ -447,6 +457,17 @@ def run_drop_model(options: argparse.Namespace, settings: Settings) -> int:
     named = {"name": options.model, "version": options.model_version}
     made = _as_owner(settings, lambda owner: drop_model(owner, **named, say=say))
     return _show(options, made, f"{made['model']} is dropped")
+
+
+def run_backfill(options: argparse.Namespace, settings: Settings) -> int:
+    """`palimpsest objects backfill`."""
+    import msgspec
+
+    from app.objects.bridges.backfill import backfill, describe
+
+    place = {"tenant_id": options.tenant, "project_id": options.project, "dry_run": options.dry_run}
+    done = _administer(settings, lambda db: backfill(db, **place, say=say))
+    return _show(options, msgspec.to_builtins(done), describe(done))
 
 
 def _as_owner(settings: Settings, work: Callable[[Any], Any]) -> Any:

@@ -34,6 +34,7 @@ from app.notes.documents.routes import router as documents_router
 from app.notes.documents.service import KIND as DOCUMENT_INGEST
 from app.notes.documents.tasks import Ingestion
 from app.notes.routes import router as notes_router
+from app.objects.bridges.routes import router as bridges_router
 from app.objects.routes import router as objects_router
 from app.objects.types.routes import router as types_router
 from app.pipeline.models import Models
@@ -204,6 +205,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             notes_router,
             documents_router,
             facts_router,
+            bridges_router,
             upkeep_router,
             history_router,
             graph_router,

@@ -34,5 +34,6 @@ BEGIN
     IF r.project_id IS NOT NULL THEN
         PERFORM queue_units(p_tenant, r.project_id, 'object', ARRAY[r.canonical_id]);
     END IF;
+    PERFORM settle_objects(p_tenant, ARRAY[r.canonical_id]);
 END
 $$;

@@ -28,5 +28,6 @@ BEGIN
             r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
             decode(r.content_hash, 'hex'), r.schema_version, r.deleted_at, r.supersedes_id, r.change_summary, p_agent,
             p_now);
+    PERFORM settle_objects(p_tenant, ARRAY[r.canonical_id]);
 END
 $$;

@@ -15,6 +15,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := nullif(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_branches uuid[];
     v_counts bigint[] := '{}';
     v_keys text[];
     v_count bigint;
@@ -22,8 +23,14 @@ BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RETURN v_counts;
     END IF;
+    IF p_kind = 'object' THEN
+        v_branches := main_branches(v_tenant, v_project);
+    END IF;
     FOR i IN 1 .. cardinality(p_terms) LOOP
         v_keys := lexical_keys(v_tenant, v_project, p_terms[i:i]);
+        IF p_kind = 'object' THEN
+            v_keys := v_keys || lexical_keys(v_tenant, '', p_terms[i:i]);
+        END IF;
         IF p_kind = 'note' THEN
             SELECT count(*) INTO v_count FROM (
                 SELECT FROM memory_notes n
@@ -32,6 +39,14 @@ BEGIN
                   AND n.deleted_at IS NULL AND n.suppression = 0
                   AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
                   AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+                LIMIT p_most) d;
+        ELSIF p_kind = 'object' THEN
+            SELECT count(*) INTO v_count FROM (
+                SELECT FROM graph_objects o
+                WHERE lexical_keys(o.tenant_id, coalesce(o.project_id, ''), tsvector_to_array(o.terms)) && v_keys
+                  AND o.tenant_id IS NOT DISTINCT FROM v_tenant
+                  AND (o.project_id IS NULL OR o.project_id IS NOT DISTINCT FROM v_project)
+                  AND o.branch_id = ANY (v_branches) AND o.deleted_at IS NULL AND o.suppression = 0
                 LIMIT p_most) d;
         ELSE
             SELECT count(*) INTO v_count FROM (

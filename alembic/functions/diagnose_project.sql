@@ -67,7 +67,11 @@ BEGIN
                WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.confidence > p_least
                  AND f.suppression = 0)
             + (SELECT count(*) FROM memory_cards c
-               WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0);
+               WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0)
+            + (SELECT count(*) FROM branches b
+               JOIN graph_objects o ON o.tenant_id = v_tenant AND o.branch_id = b.branch_id
+               WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main'
+                 AND o.deleted_at IS NULL AND o.suppression = 0 AND o.embed_text IS NOT NULL);
         SELECT count(*) INTO vectors FROM embeddings e
         WHERE e.tenant_id = v_tenant AND e.model_id = v_model AND e.view = 'self' AND e.project_id = v_project
           AND e.suppression = 0;

@@ -1,6 +1,6 @@
 -- Destroys what a tombstone with `erase` hides: facts of the entity and facts that point to it with all that hangs on
--- them, notes that mention it with their history and what was derived from them, its names, what is told of documents that
--- name it, and what was kept of it in jobs, proposals, stored answers, reasons and sources. What remains is the tombstone without content. Then it looks through every column of
+-- them, notes that mention it with their history and what was derived from them, its names, objects that are bound to it or
+-- name it with their versions and relationships, what is told of documents that name it, and what was kept of it in jobs, proposals, stored answers, reasons and sources. What remains is the tombstone without content. Then it looks through every column of
 -- every table; an id that is left is a mistake of ours and undoes everything. Answers what it did, as JSON.
 -- A legal hold forbids it, and so does a grace period that is not over: `refused`. What a hold keeps of others is not
 -- touched, whatever it says.
@@ -26,6 +26,8 @@ DECLARE
     v_cards uuid[];
     v_sourced uuid[];
     v_documents uuid[];
+    v_objects uuid[];
+    v_edges uuid[];
     v_values text;
     v_count_values bigint := 0;
     v_counts jsonb := '{}';
@@ -71,7 +73,10 @@ BEGIN
     PERFORM link_holds(v_tenant, v_project);
     SELECT d.facts, d.notes INTO v_facts, v_notes
     FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
-    IF find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes) IS NOT NULL THEN
+    SELECT d.objects, d.relationships INTO v_objects, v_edges
+    FROM doomed_objects(v_tenant, v_tombstone.entity_id, v_tombstone.scopes) d;
+    IF coalesce(find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes),
+                find_object_hold(v_tenant, v_objects, v_edges)) IS NOT NULL THEN
         RETURN QUERY SELECT 'legal_hold', NULL::jsonb;
         RETURN;
     END IF;
@@ -82,7 +87,13 @@ BEGIN
             WHERE e.tenant_id = v_tenant
               AND (e.entity_id = v_tombstone.entity_id OR e.merged_into = v_tombstone.entity_id));
     END IF;
-    v_ids := v_facts || v_notes || v_entities || ARRAY(
+    v_ids := v_facts || v_notes || v_objects || v_edges || v_entities || ARRAY(
+        SELECT v.version_id FROM graph_object_versions v
+        WHERE v.tenant_id = v_tenant AND v.canonical_id = ANY (v_objects)
+        UNION ALL
+        SELECT v.version_id FROM graph_relationship_versions v
+        WHERE v.tenant_id = v_tenant AND v.canonical_id = ANY (v_edges)
+        UNION ALL
         SELECT e.decoy_id FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.decoy_id IS NOT NULL);
     -- Documents that name it, or of which a part goes. What a hold keeps of others stays as it is.
@@ -231,10 +242,11 @@ BEGIN
         -- And those of others, which told what goes or by whom it was said.
         UNION SELECT unnest(cards_telling(v_tenant, v_project, v_facts || v_sourced)));
     DELETE FROM embedding_queue q
-    WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (v_facts || v_notes || v_cards);
+    WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (v_facts || v_notes || v_cards || v_objects);
     DELETE FROM embeddings x
     WHERE x.tenant_id = v_tenant AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self'
-      AND x.owner_kind IN ('note', 'fact', 'card') AND x.owner_id = ANY (v_facts || v_notes || v_cards);
+      AND x.owner_kind IN ('note', 'fact', 'card', 'object')
+      AND x.owner_id = ANY (v_facts || v_notes || v_cards || v_objects);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('embeddings', v_count);
     DELETE FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_cards);
@@ -265,6 +277,21 @@ BEGIN
     DELETE FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_notes);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('memory_notes', v_count);
+    -- Objects with all their versions, and what starts or ends there.
+    DELETE FROM object_entity_mentions m
+    WHERE m.tenant_id = v_tenant
+      AND (m.canonical_id = ANY (v_objects || v_edges) OR m.entity_id = ANY (v_entities));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('object_entity_mentions', v_count);
+    UPDATE graph_entities e SET object_canonical_id = NULL
+    WHERE e.tenant_id = v_tenant AND e.object_canonical_id = ANY (v_objects);
+    FOREACH v_table IN ARRAY ARRAY['graph_relationship_versions', 'graph_relationships', 'graph_object_versions',
+                                   'graph_objects'] LOOP
+        EXECUTE format('DELETE FROM %I x WHERE x.tenant_id = $1 AND x.canonical_id = ANY ($2)', v_table)
+        USING v_tenant, v_objects || v_edges;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_counts := v_counts || jsonb_build_object(v_table, v_count);
+    END LOOP;
     IF v_whole THEN
         DELETE FROM graph_entity_aliases a WHERE a.tenant_id = v_tenant AND a.entity_id = ANY (v_entities);
         GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -301,7 +328,7 @@ BEGIN
     END IF;
     PERFORM record_event('erasure_completed', v_tombstone.key_id, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id, 'facts', cardinality(v_facts),
-        'notes', cardinality(v_notes)));
+        'notes', cardinality(v_notes), 'objects', cardinality(v_objects)));
     RETURN QUERY SELECT NULL::text, jsonb_build_object(
         'entity_id', v_tombstone.entity_id, 'scope', to_jsonb(v_tombstone.scopes), 'counts', v_counts,
         'found', v_left, 'names', (v_pattern IS NOT NULL)::int, 'values', v_count_values,

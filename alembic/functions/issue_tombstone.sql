@@ -1,11 +1,12 @@
 -- Issues a tombstone for an entity, named or by id, in these scopes (NULL: all): hides it, its names, its facts, the
--- facts that point to it, their edges, the notes that mention it and the documents that name it, and says so in the audit log, in one transaction.
--- p_named: notes that only name it in their words count as mentioning it. An erasure that a hold forbids is refused.
+-- facts that point to it, their edges, the notes that mention it, the documents that name it and the objects that are
+-- bound to it or name it, and says so in the audit log, in one transaction.
+-- p_named: notes and objects that only name it in their words count as mentioning it. An erasure that a hold forbids is refused.
 CREATE OR REPLACE FUNCTION issue_tombstone(
     p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
     p_named boolean, p_key text, p_job uuid)
 RETURNS TABLE (refused text, entity_id uuid, canonical text, candidates uuid[], other uuid, created_at timestamptz,
-               facts_hidden bigint, notes_hidden bigint)
+               facts_hidden bigint, notes_hidden bigint, objects_hidden bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -20,6 +21,8 @@ DECLARE
     v_facts uuid[];
     v_notes uuid[];
     v_documents uuid[];
+    v_objects uuid[];
+    v_edges uuid[];
     v_now timestamptz;
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
@@ -31,7 +34,7 @@ BEGIN
     IF v_meant.entity_id IS NULL THEN
         RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
                             NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
-                            NULL::bigint;
+                            NULL::bigint, NULL::bigint;
         RETURN;
     END IF;
     -- Those who write about it finish first; those who come later see that it is hidden.
@@ -51,7 +54,7 @@ BEGIN
     ORDER BY t.created_at LIMIT 1;
     IF FOUND THEN
         RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
-                            NULL::timestamptz, NULL::bigint, NULL::bigint;
+                            NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint;
         RETURN;
     END IF;
     IF p_named THEN
@@ -61,10 +64,13 @@ BEGIN
         PERFORM link_holds(v_tenant, v_project);
         SELECT d.facts, d.notes INTO v_facts, v_notes
         FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
-        v_other := find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes);
+        SELECT d.objects, d.relationships INTO v_objects, v_edges
+        FROM doomed_objects(v_tenant, v_entity.entity_id, p_scopes) d;
+        v_other := coalesce(find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes),
+                            find_object_hold(v_tenant, v_objects, v_edges));
         IF v_other IS NOT NULL THEN
             RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
-                                NULL::timestamptz, NULL::bigint, NULL::bigint;
+                                NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint;
             RETURN;
         END IF;
     END IF;
@@ -82,10 +88,13 @@ BEGIN
         WHERE m.tenant_id = v_tenant AND m.entity_id = v_entity.entity_id
         UNION
         SELECT x.document_id FROM document_notes x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes));
+    SELECT d.objects, d.relationships INTO v_objects, v_edges
+    FROM doomed_objects(v_tenant, v_entity.entity_id, p_scopes) d;
     -- Answers that were kept for those who ask again must not show it either.
     DELETE FROM idempotency_keys k
-    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents)'
-      AND names_any(encode(k.body, 'escape'), v_notes || v_facts || v_documents || v_entity.entity_id);
+    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents|graph)'
+      AND names_any(encode(k.body, 'escape'),
+                    v_notes || v_facts || v_documents || v_objects || v_edges || v_entity.entity_id);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN
@@ -101,6 +110,6 @@ BEGIN
             'tombstone_id', p_id, 'entity_id', v_entity.entity_id));
     END IF;
     RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_entity.canonical, NULL::uuid[], NULL::uuid, v_now,
-                        cardinality(v_facts)::bigint, cardinality(v_notes)::bigint;
+                        cardinality(v_facts)::bigint, cardinality(v_notes)::bigint, cardinality(v_objects)::bigint;
 END
 $$;

@@ -1,6 +1,7 @@
 -- Records which notes of these scopes (NULL: all) name an entity in their words, author, thread or tags, or did so in an
--- earlier version, or were derived from such a note; which facts name it in their value; and which documents name it in
--- what is told or kept of them; beside those that are known to speak of it.
+-- earlier version, or were derived from such a note; which facts name it in their value; which documents name it in
+-- what is told or kept of them; and which objects and relationships name it in any version; beside those that are known
+-- to speak of it. Objects of no project are left out: what they say is everybody's.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
 RETURNS void
@@ -52,5 +53,24 @@ BEGIN
       AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
       AND normalize(lower(f.object_value)) ~ v_pattern
     ON CONFLICT DO NOTHING;
+    IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
+        INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
+        SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
+        FROM (
+            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ',
+                       -- In keys the words of a name are joined by something.
+                       o.title, o.key, regexp_replace(o.key, '[-_+./=:]', ' ', 'g'), o.subtype, o.status,
+                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
+            FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
+            UNION ALL
+            SELECT r.canonical_id, r.properties, r.evidence,
+                   concat_ws(' ', r.role_src, r.role_dst, r.properties, r.evidence)
+            FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
+        ) x
+        -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
+        WHERE normalize(lower(x.said)) ~ v_pattern
+           OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
+        ON CONFLICT DO NOTHING;
+    END IF;
 END
 $$;

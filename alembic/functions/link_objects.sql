@@ -59,6 +59,7 @@ BEGIN
         weight double precision, role_src text, role_dst text, valid_from timestamptz, valid_to timestamptz,
         properties jsonb, evidence jsonb, content_hash text, schema_version int, change_summary jsonb)
     WHERE r.canonical_id = ANY (v_made);
+    PERFORM settle_objects(p_tenant, v_made);
     RETURN QUERY
     SELECT r.canonical_id,
            CASE WHEN r.canonical_id = ANY (v_made) THEN 'created' WHEN e.canonical_id IS NOT NULL THEN 'exists'

@@ -114,7 +114,9 @@ BEGIN
     ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
     UPDATE graph_entities e SET merged_into = p_into, updated_at = v_now
     WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
-    UPDATE graph_entities e SET kind = coalesce(e.kind, o.kind), updated_at = v_now
+    UPDATE graph_entities e
+    SET kind = coalesce(e.kind, o.kind), object_canonical_id = coalesce(e.object_canonical_id, o.object_canonical_id),
+        updated_at = v_now
     FROM graph_entities o
     WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
 
@@ -141,6 +143,11 @@ BEGIN
     FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
     ON CONFLICT DO NOTHING;
     DELETE FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.canonical_id, p_into, m.created_at, m.suppression
+    FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
     -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
     IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
         UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;

@@ -29,8 +29,8 @@ DECLARE
         'AND e.owner_kind = %L AND e.model_id = %s', p_kind, p_model);
     v_found int;
 BEGIN
-    -- How many of this kind there are; cards are few.
-    IF p_kind <> 'card' THEN
+    -- How many of this kind there are; cards and objects are few.
+    IF p_kind NOT IN ('card', 'object') THEN
         SELECT CASE WHEN c.notes + c.facts = 0 THEN c.vectors WHEN p_kind = 'note' THEN c.notes ELSE c.facts END
         INTO v_vectors FROM embedding_counts c
         WHERE c.tenant_id = p_tenant AND c.project_id = p_project AND c.model_id = p_model AND c.view = 'self';

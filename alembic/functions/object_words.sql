@@ -1,13 +1,14 @@
--- The words of an object's properties: every string and number in them, in the order of their keys, up to 100,000
--- characters.
+-- What the properties of an object say: every string and number in them, however deep, in the order the database keeps
+-- their names in; not what they are called. No more than can be searched for.
 CREATE OR REPLACE FUNCTION object_words(p_properties jsonb)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
-    RETURN left((
-        SELECT string_agg(v.value #>> '{}', ' ' ORDER BY v.place)
+    RETURN coalesce(left((
+        -- Strict, or what stands in a list would be found twice.
+        SELECT string_agg(w.word #>> '{}', ' ' ORDER BY w.place)
         FROM jsonb_path_query(p_properties, 'strict $.** ? (@.type() == "string" || @.type() == "number")')
-            WITH ORDINALITY v(value, place)), 100000);
+             WITH ORDINALITY w(word, place)), 100000), '');
 END
 $$;

@@ -47,7 +47,7 @@ BEGIN
         DELETE FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities) AND e.suppression = 0
           AND e.merged_into IS NULL AND e.erased_scopes IS NULL AND e.held_scopes IS NULL AND e.decoy_id IS NULL
-          AND e.entity_id <> ALL (v_kept);
+          AND e.object_canonical_id IS NULL AND e.entity_id <> ALL (v_kept);
         GET DIAGNOSTICS v_count = ROW_COUNT;
         entities := entities + v_count;
     END LOOP;

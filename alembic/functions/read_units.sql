@@ -16,6 +16,9 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();
     v_patterns text[];
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
 BEGIN
     v_patterns := p_patterns || ARRAY(
         SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = v_tenant ORDER BY r.created_at, r.pattern_id);
@@ -45,6 +48,11 @@ BEGIN
         SELECT NULL, NULL, c.content FROM memory_cards c
         WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
           AND c.suppression = 0
+        UNION ALL
+        -- Of objects what stands on main.
+        SELECT NULL, NULL, o.embed_text FROM graph_objects o
+        WHERE q.owner_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main
+          AND o.canonical_id = q.owner_id AND o.deleted_at IS NULL AND o.suppression = 0
     ) u ON true
     LEFT JOIN LATERAL redact_text(u.said, v_patterns) r ON u.said IS NOT NULL
     LEFT JOIN LATERAL redact_text(u.author, v_patterns) a ON u.author IS NOT NULL

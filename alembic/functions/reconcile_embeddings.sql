@@ -1,5 +1,5 @@
--- Puts a project's vectors and their queue in step with its notes, facts and cards: what is gone loses its vectors and its
--- place in the queue, what has no vector of a model and does not wait for one is queued, vectors are as hidden as what
+-- Puts a project's vectors and their queue in step with its notes, facts, cards and objects (of these what stands on
+-- main and has a text to be embedded): what is gone loses its vectors and its place in the queue, what has no vector of a model and does not wait for one is queued, vectors are as hidden as what
 -- they were made of, and are counted anew. A fact believed no more than p_min has none.
 -- Of the owner, since private units are embedded too; answers how much was out of step, and nothing else.
 CREATE OR REPLACE FUNCTION reconcile_embeddings(
@@ -14,6 +14,9 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
 BEGIN
     -- Held from here on: who stores or removes vectors meanwhile adds their part when this is done.
     INSERT INTO embedding_counts AS c (
@@ -34,7 +37,11 @@ BEGIN
                      AND f.suppression = 0))
            OR (q.owner_kind = 'card' AND NOT EXISTS (
                    SELECT FROM memory_cards c
-                   WHERE c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.suppression = 0)));
+                   WHERE c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.suppression = 0))
+           OR (q.owner_kind = 'object' AND NOT EXISTS (
+                   SELECT FROM graph_objects o
+                   WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = q.owner_id
+                     AND o.deleted_at IS NULL AND o.embed_text IS NOT NULL AND o.suppression = 0)));
     GET DIAGNOSTICS unqueued = ROW_COUNT;
 
     DELETE FROM embeddings e
@@ -47,7 +54,11 @@ BEGIN
                    SELECT FROM graph_facts f
                    WHERE f.tenant_id = v_tenant AND f.fact_id = e.owner_id AND f.confidence > p_min))
            OR (e.owner_kind = 'card' AND NOT EXISTS (
-                   SELECT FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = e.owner_id)));
+                   SELECT FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = e.owner_id))
+           OR (e.owner_kind = 'object' AND NOT EXISTS (
+                   SELECT FROM graph_objects o
+                   WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = e.owner_id
+                     AND o.deleted_at IS NULL AND o.embed_text IS NOT NULL)));
     GET DIAGNOSTICS removed = ROW_COUNT;
     UPDATE embeddings e SET suppression = o.suppression
     FROM (
@@ -59,6 +70,9 @@ BEGIN
         UNION ALL
         SELECT 'card', c.card_id, c.suppression FROM memory_cards c
         WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+        UNION ALL
+        SELECT 'object', o.canonical_id, o.suppression FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main
     ) o
     WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.owner_kind = o.kind AND e.owner_id = o.id
       AND e.suppression <> o.suppression;
@@ -74,6 +88,10 @@ BEGIN
         UNION ALL
         SELECT 'card', c.card_id FROM memory_cards c
         WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.suppression = 0
+        UNION ALL
+        SELECT 'object', o.canonical_id FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.deleted_at IS NULL AND o.suppression = 0
+          AND o.embed_text IS NOT NULL
     ) u
     CROSS JOIN embedding_models m
     WHERE NOT EXISTS (

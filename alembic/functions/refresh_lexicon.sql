@@ -1,4 +1,4 @@
--- Counts anew what a project's notes or facts say, of what everybody in it may read: how many there are, how long they
+-- Counts anew what a project's notes, facts or objects say, of what everybody in it may read: how many there are, how long they
 -- are, and which terms are frequent. What only some may read does not count, so that no score tells of it.
 CREATE OR REPLACE FUNCTION refresh_lexicon(p_kind text, p_frequent bigint)
 RETURNS void
@@ -11,6 +11,7 @@ AS $$
 DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
+    v_branches uuid[] := main_branches(v_tenant, v_project);
 BEGIN
     INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
     SELECT v_tenant, v_project, p_kind, count(*), coalesce(sum(d.length), 0), 0, clock_timestamp()
@@ -22,6 +23,10 @@ BEGIN
         SELECT f.terms_length FROM graph_facts f
         WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
           AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+        UNION ALL
+        SELECT o.terms_length FROM graph_objects o
+        WHERE p_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = ANY (v_branches)
+          AND o.deleted_at IS NULL AND o.suppression = 0
     ) d
     ON CONFLICT (tenant_id, project_id, kind) DO UPDATE
     SET documents = excluded.documents, total_length = excluded.total_length, added = 0,
@@ -38,6 +43,10 @@ BEGIN
         SELECT unnest(tsvector_to_array(f.terms)) FROM graph_facts f
         WHERE p_kind = 'fact' AND f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
           AND f.suppression = 0 AND f.scope <> 'agent_private' AND f.garden_id IS NULL
+        UNION ALL
+        SELECT unnest(tsvector_to_array(o.terms)) FROM graph_objects o
+        WHERE p_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = ANY (v_branches)
+          AND o.deleted_at IS NULL AND o.suppression = 0
     ) t
     GROUP BY t.term HAVING count(*) >= p_frequent;
 END

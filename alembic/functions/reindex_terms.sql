@@ -1,5 +1,6 @@
--- Reads the words of up to p_limit notes or facts of the project after p_after anew, in its language of now. Answers the
--- last id, NULL when there is no more. What is hidden is read too: it may come back.
+-- Reads the words of up to p_limit notes, facts or objects of the project after p_after anew, in its language of now.
+-- Answers the last id, NULL when there is no more. What is hidden is read too: it may come back. Objects whose type is
+-- not to be found by words stay so.
 CREATE OR REPLACE FUNCTION reindex_terms(p_kind text, p_after uuid, p_limit int)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -19,6 +20,22 @@ BEGIN
         SET terms = note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content),
             telling = count_telling(v_tenant, v_project, n.content)
         WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids);
+    ELSIF p_kind = 'object' THEN
+        v_ids := ARRAY(
+            SELECT DISTINCT o.canonical_id FROM branches b
+            JOIN graph_objects o ON o.tenant_id = v_tenant AND o.branch_id = b.branch_id AND o.canonical_id > p_after
+            WHERE b.tenant_id = v_tenant AND b.project_id = v_project
+            ORDER BY o.canonical_id LIMIT p_limit);
+        UPDATE graph_objects o
+        SET terms = object_terms(v_tenant, v_project, o.title, o.key, o.labels, object_words(o.properties))
+        FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND o.tenant_id = v_tenant
+          AND o.branch_id = b.branch_id AND o.canonical_id = ANY (v_ids)
+          AND coalesce(
+              (SELECT s.fts_enabled FROM object_type_schemas s
+               WHERE s.tenant_id = v_tenant AND s.type = o.type AND s.status = 'active'),
+              (SELECT s.fts_enabled FROM global_object_type_schemas s
+               WHERE s.type = o.type AND s.status = 'active'), true);
     ELSE
         v_ids := ARRAY(
             SELECT f.fact_id FROM graph_facts f

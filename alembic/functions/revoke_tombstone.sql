@@ -13,6 +13,7 @@ DECLARE
     v_facts uuid[];
     v_notes uuid[];
     v_documents uuid[];
+    v_objects uuid[];
     v_now timestamptz;
 BEGIN
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
@@ -36,7 +37,7 @@ BEGIN
     INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
                                        revoked_at)
     VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
-    -- Which notes, facts and documents name it was found out for tombstones alone.
+    -- Which notes, facts, documents and objects name it was found out for tombstones alone.
     IF NOT EXISTS (SELECT FROM tombstones t
                    WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
                      AND t.erased_at IS NULL
@@ -57,11 +58,17 @@ BEGIN
             WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
             RETURNING m.document_id
         ) SELECT array_agg(g.document_id) INTO v_documents FROM gone g;
+        WITH gone AS (
+            DELETE FROM object_entity_mentions m
+            WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id
+            RETURNING m.canonical_id
+        ) SELECT array_agg(g.canonical_id) INTO v_objects FROM gone g;
     END IF;
     PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
     PERFORM settle_facts(v_tenant, v_project, v_agent, v_facts);
     PERFORM settle_notes(v_tenant, v_agent, v_notes);
     PERFORM settle_documents(v_tenant, v_documents);
+    PERFORM settle_objects(v_tenant, v_objects);
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now

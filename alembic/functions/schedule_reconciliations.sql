@@ -1,5 +1,5 @@
--- Schedule: one reconciliation of vectors for each project that has notes or facts, had none since p_before and has none
--- open, across tenants.
+-- Schedule: one reconciliation of vectors for each project that has notes, facts or objects, had none since p_before and
+-- has none open, across tenants.
 CREATE OR REPLACE FUNCTION schedule_reconciliations(p_before timestamptz)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -23,6 +23,9 @@ BEGIN
               AND (d.status IN ('pending', 'leased') OR d.finished_at >= p_before))
       AND (EXISTS (SELECT FROM memory_notes n WHERE n.tenant_id = p.tenant_id AND n.project_id = p.project_id)
            OR EXISTS (SELECT FROM graph_facts f WHERE f.tenant_id = p.tenant_id AND f.project_id = p.project_id)
+           OR EXISTS (SELECT FROM branches b
+                      JOIN graph_objects o ON o.tenant_id = p.tenant_id AND o.branch_id = b.branch_id
+                      WHERE b.tenant_id = p.tenant_id AND b.project_id = p.project_id)
            OR EXISTS (SELECT FROM redaction_counts r
                       WHERE r.tenant_id = p.tenant_id AND r.project_id = p.project_id))
     ON CONFLICT ON CONSTRAINT jobs_pkey DO UPDATE

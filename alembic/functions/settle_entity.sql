@@ -1,6 +1,6 @@
 -- Puts what is hidden of an entity in step with its active tombstones, and with it its names, every fact that speaks of
--- it or points to it, the notes that mention it and the documents that name it. What stands is computed anew from all tombstones there are, so
--- that revoking one restores exactly what no other one hides.
+-- it or points to it, the notes that mention it, the documents that name it and the objects that are bound to it or name it. What stands
+-- is computed anew from all tombstones there are, so that revoking one restores exactly what no other one hides.
 -- Runs with the rights of its caller, who holds the entity.
 CREATE OR REPLACE FUNCTION settle_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
 RETURNS void
@@ -45,5 +45,11 @@ BEGIN
     PERFORM settle_documents(p_tenant, ARRAY(
         SELECT m.document_id FROM document_entity_mentions m
         WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
+    PERFORM settle_objects(p_tenant, ARRAY(
+        SELECT m.canonical_id FROM object_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+        UNION
+        SELECT e.object_canonical_id FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND (e.entity_id = p_entity OR e.merged_into = p_entity)
+          AND e.object_canonical_id IS NOT NULL));
 END
 $$;

@@ -46,6 +46,7 @@ BEGIN
           FROM json_to_recordset(p_rows) AS r(canonical_id uuid, project_id text, embed_text text)
           WHERE r.project_id IS NOT NULL AND r.embed_text IS NOT NULL AND r.canonical_id = ANY (v_stored)
           GROUP BY r.project_id) q;
+    PERFORM settle_objects(p_tenant, v_stored);
     RETURN QUERY SELECT unnest(v_stored);
 END
 $$;

@@ -15,6 +15,9 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
     v_leads boolean;
     v_ids uuid[];
     v_held uuid[];
@@ -54,6 +57,10 @@ BEGIN
         SELECT n.note_id FROM memory_notes n
         WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids) AND n.project_id = v_project
         FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT o.canonical_id FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        FOR SHARE SKIP LOCKED);
     skipped := ARRAY(
         SELECT x.id FROM (
             SELECT c.card_id AS id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids)
@@ -61,6 +68,9 @@ BEGIN
             SELECT f.fact_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids)
             UNION ALL
             SELECT n.note_id FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids)
+            UNION ALL
+            SELECT o.canonical_id FROM graph_objects o
+            WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
         ) x WHERE x.id <> ALL (v_held));
 
     v_known := ARRAY(
@@ -83,6 +93,9 @@ BEGIN
             UNION ALL
             SELECT c.agent_id, c.scope, c.garden_id, c.suppression FROM memory_cards c
             WHERE u.kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = u.id
+            UNION ALL
+            SELECT '', 'project_shared', NULL, o.suppression FROM graph_objects o
+            WHERE u.kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = u.id
         ) o
         WHERE u.place IS NOT NULL AND u.id = ANY (v_held)
         ORDER BY u.kind, u.id
@@ -94,7 +107,7 @@ BEGIN
     ), told AS (
         INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
         SELECT v_tenant, v_project, t.owner_kind, 0, 0, count(*), '-infinity' FROM stored t
-        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact') GROUP BY t.owner_kind
+        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact', 'object') GROUP BY t.owner_kind
         ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
         RETURNING s.kind
     )

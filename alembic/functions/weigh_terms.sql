@@ -9,6 +9,7 @@ SET plan_cache_mode = force_generic_plan
 SET jit = off
 AS $$
 DECLARE
+    v_language regconfig := project_language(p_tenant, p_project);
     v_rare text[];
     v_counts bigint[];
     v_length bigint;
@@ -21,6 +22,11 @@ BEGIN
             SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
                 SELECT n.terms_length FROM memory_notes n
                 WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.deleted_at IS NULL LIMIT 20000) d;
+        ELSIF p_kind = 'object' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT o.terms_length FROM graph_objects o
+                WHERE o.tenant_id = p_tenant AND o.branch_id = ANY (main_branches(p_tenant, p_project))
+                  AND o.deleted_at IS NULL LIMIT 20000) d;
         ELSE
             SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
                 SELECT f.terms_length FROM graph_facts f
@@ -30,8 +36,17 @@ BEGIN
     END IF;
     average := greatest(coalesce(average, 1), 1);
     terms := ARRAY(
-        SELECT t.lexeme FROM unnest(to_tsvector(project_language(p_tenant, p_project), p_query)) t
+        SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t
         ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    IF p_kind = 'object' AND EXISTS (
+        SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
+        WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
+        -- What belongs to no project is found by its words as they are written.
+        terms := ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector('simple', p_query)) t
+            WHERE t.lexeme <> ALL (terms) AND to_tsvector(v_language, t.lexeme) <> ''::tsvector
+            ORDER BY t.positions[1], t.lexeme LIMIT p_terms) || terms;
+    END IF;
     v_rare := ARRAY(
         SELECT t.term FROM unnest(terms) t(term)
         WHERE NOT EXISTS (

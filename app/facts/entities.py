@@ -37,6 +37,7 @@ def present_entity(row: Row) -> EntityRead:
         canonical=row["canonical"],
         kind=row["kind"],
         aliases=list(row["aliases"]),
+        object_canonical_id=row["object_canonical_id"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         tombstone_status="legal_hold" if row["suppression"] == HELD else UNSET,
@@ -104,6 +105,7 @@ def _as_if_new(who: Principal, made: Row, *, name: Name, kind: str | None, alias
         canonical=name.shown,
         kind=kind,
         aliases=[names[norm] for norm in sorted(names)],
+        object_canonical_id=None,
         created_at=made["created_at"],
         updated_at=made["created_at"],
     )

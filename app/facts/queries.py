@@ -70,12 +70,15 @@ _ENTITIES = """
     SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at, e.suppression,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
                  WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id{known_alias}
-                 ORDER BY a.alias_norm) AS aliases
+                 ORDER BY a.alias_norm) AS aliases,
+           (SELECT o.canonical_id FROM graph_object_versions o
+            WHERE o.tenant_id = %(tenant)s AND o.canonical_id = e.object_canonical_id{known_object}
+            LIMIT 1) AS object_canonical_id
     FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
     ORDER BY e.canonical_norm"""
 # Refuses a time before the project's floor; one condition for the whole query, and no round trip of its own.
 _ALLOWED = "(SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"
-ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="")
+ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="", known_object="")
 # A prefix is a range of names, which an index serves under a policy where LIKE does not.
 PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
 _ENTITIES_ASKED = {
@@ -86,11 +89,10 @@ _ENTITIES_ASKED = {
 
 
 def _entities(where: list[str], *, at_past: bool) -> str:
-    known = ""
+    known = " AND {0}.created_at <= %(as_of)s::timestamptz" if at_past else ""
     if at_past:
         where = [*where, "e.created_at <= %(as_of)s::timestamptz", _ALLOWED]
-        known = " AND a.created_at <= %(as_of)s::timestamptz"
-    return _ENTITIES.format(where=" AND ".join(where), known_alias=known)
+    return _ENTITIES.format(where=" AND ".join(where), known_alias=known.format("a"), known_object=known.format("o"))
 
 
 def select_meant(*, by_id: bool, at_past: bool) -> str:

@@ -72,6 +72,8 @@ class EntityRead(Read, frozen=True, kw_only=True):
     canonical: str
     kind: str | None
     aliases: list[str]
+    object_canonical_id: UUID | None
+    """The object that stands for it, if one does that the caller can see."""
     created_at: datetime
     updated_at: datetime
     tombstone_status: TombstoneStatus | UnsetType = UNSET

@@ -63,6 +63,7 @@ class HiddenCount(Read, frozen=True, kw_only=True):
 
     facts: int
     notes: int
+    objects: int
 
 
 class TombstoneCreated(Read, frozen=True, kw_only=True):

@@ -120,7 +120,9 @@ async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreat
                 TombstoneCreated(
                     tombstone=tombstone,
                     job_id=followed,
-                    hidden=HiddenCount(facts=row["facts_hidden"], notes=row["notes_hidden"]),
+                    hidden=HiddenCount(
+                        facts=row["facts_hidden"], notes=row["notes_hidden"], objects=row["objects_hidden"]
+                    ),
                 ),
             )
 

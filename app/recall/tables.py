@@ -203,7 +203,7 @@ lexical_statistics = Table(
     Column("added", BigInteger, nullable=False, comment="since they were counted"),
     Column("counted_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id", "project_id", "kind"),
-    CheckConstraint("kind IN ('note', 'fact')", name="kind"),
+    CheckConstraint("kind IN ('note', 'fact', 'object')", name="kind"),
     info={"rls": Rule.PROJECT, "grants": "SELECT"},
 )
 
@@ -217,7 +217,7 @@ lexical_frequencies = Table(
     Column("term", Text(collation="C"), nullable=False),
     Column("documents", BigInteger, nullable=False),
     PrimaryKeyConstraint("tenant_id", "project_id", "kind", "term"),
-    CheckConstraint("kind IN ('note', 'fact')", name="kind"),
+    CheckConstraint("kind IN ('note', 'fact', 'object')", name="kind"),
     info={"rls": Rule.PROJECT, "grants": "SELECT"},
 )
 

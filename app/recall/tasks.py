@@ -20,9 +20,9 @@ async def clear_traces(job: Job) -> None:
 
 
 async def reindex(job: Job) -> None:
-    """Reads all notes and facts of a project anew, after its language was changed; some at a time, and again from the
-    start when it was interrupted."""
-    for kind in ("note", "fact"):
+    """Reads all notes, facts and objects of a project anew, after its language was changed; some at a time, and again
+    from the start when it was interrupted."""
+    for kind in ("note", "fact", "object"):
         after: str | None = FIRST
         while after is not None:
             params = {"kind": kind, "after": after, "limit": REINDEX_AT_ONCE}

@@ -14,11 +14,13 @@ import psycopg
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from psycopg.rows import dict_row
 
 from app.db.embedded_programs import find_programs
 from tests.conftest import TestDatabase
 from tests.facts.shared import error, fact, ids, listed, new, note, predicate, read, year
 from tests.history.shared import events, revoke, tombstone, until_erased
+from tests.objects.bridges.shared import Objects
 
 
 def dump(database: TestDatabase) -> str:
@@ -95,6 +97,7 @@ class Planted:
                 "now(), now(), 'dead', %s, now())",
                 (f'{{"text": "{self.values[0]}"}}', f"cannot make sense of {self.name}"),
             )
+        self.objects = self._plant_objects()
         # What has nothing to do with it.
         self.kept_note = note(robin, content=f"nothing to see here {uuid4().hex}")
         chain = predicate(robin, cardinality="single")["name"]
@@ -102,6 +105,22 @@ class Planted:
             fact(robin, self.bystander, chain, "first", valid_from=year(2020)),
             fact(robin, self.bystander, chain, "second", valid_from=year(2021), evidence=[told]),
         ]
+
+    def _plant_objects(self) -> list[str]:
+        """One that stands for it, one that once named it, and what lies between them and a third."""
+        kind = psycopg.Connection[dict[str, Any]]
+        with kind.connect(self.database.superuser, autocommit=True, row_factory=dict_row) as connection:
+            write = Objects(connection)
+            bound = write.put("the one", key=self.mark, properties={"secret": self.values[0]}, status=self.alias)
+            write.bind(self.entity_id, bound)
+            named = write.put("another", properties={"told": [self.twin]}, evidence={"by": self.name})
+            write.change(named, properties={}, evidence=None)
+            self.kept_object = write.put("a third")
+            edges = [
+                write.relate(bound, self.kept_object, properties={"as": self.values[1]}),
+                write.relate(self.kept_object, named),
+            ]
+        return [bound, named, *edges]
 
 
 @pytest.fixture
@@ -128,7 +147,7 @@ def test_after_erasure_nothing_is_left_in_the_whole_database(
     after = dump(database)
     for marker in planted.markers:
         assert marker.lower() not in after, marker
-    for row in [*planted.notes, *ids(planted.facts)]:
+    for row in [*planted.notes, *ids(planted.facts), *planted.objects]:
         assert row not in after.replace(made["entity_id"], "") or row in _audited(after), row
 
     proved = verified(receipt, client.get("/.well-known/palimpsest").json()["signing"]["public_key"])
@@ -137,6 +156,9 @@ def test_after_erasure_nothing_is_left_in_the_whole_database(
     assert proved["destroyed"]["graph_facts"] >= 8
     assert proved["destroyed"]["memory_notes"] == 6
     assert proved["destroyed"]["graph_entities"] == 2
+    assert proved["destroyed"]["graph_objects"] == proved["destroyed"]["graph_relationships"] == 2
+    assert proved["destroyed"]["graph_object_versions"] == 3
+    assert planted.kept_object in after
     assert proved["names_left"] == []
     assert proved["columns_checked"] > 150
     assert "Backups" in proved["outside"]
@@ -316,7 +338,7 @@ def test_it_is_on_record_without_a_word_of_what_it_was(
             if event["details"]["tombstone_id"] == made["tombstone_id"]
         ]
         time.sleep(0.1)
-    assert set(found[0]["details"]) == {"tombstone_id", "entity_id", "facts", "notes"}
+    assert set(found[0]["details"]) == {"tombstone_id", "entity_id", "facts", "notes", "objects"}
 
 
 def test_a_key_of_the_deployment_signs(

@@ -183,7 +183,7 @@ def test_facts_of_others_that_name_it_are_hidden_before_they_are_destroyed(
     naming = fact(robin, other, new("says"), f"{name} is kind")
     plain = fact(robin, other, new("says"), "nothing of the kind")
     answer = admin.post("/v1/tombstones", json={"entity": name, "reason": "r"}).json()
-    assert answer["hidden"] == {"facts": 1, "notes": 0}
+    assert answer["hidden"] == {"facts": 1, "notes": 0, "objects": 0}
     assert ids(listed(robin, entity=other)) == [plain["fact_id"]]
     revoke(admin, answer["tombstone"])
     assert set(ids(listed(robin, entity=other))) == {naming["fact_id"], plain["fact_id"]}

@@ -54,7 +54,11 @@ RECONCILE = text("SELECT * FROM reconcile_embeddings(CAST(:least AS float8))")
 COUNT_UNITS = text("""
     SELECT (SELECT count(*) FROM memory_notes n WHERE n.deleted_at IS NULL AND n.suppression = 0)
          + (SELECT count(*) FROM graph_facts f WHERE f.confidence > :least AND f.suppression = 0)
-         + (SELECT count(*) FROM memory_cards c WHERE c.suppression = 0) AS units""")
+         + (SELECT count(*) FROM memory_cards c WHERE c.suppression = 0)
+         + (SELECT count(*) FROM graph_objects o
+            JOIN branches b ON b.tenant_id = o.tenant_id AND b.branch_id = o.branch_id AND b.name = 'main'
+            WHERE o.project_id IS NOT NULL AND o.embed_text IS NOT NULL AND o.deleted_at IS NULL
+              AND o.suppression = 0) AS units""")
 COUNT_VECTORS = text("""
     SELECT e.model_id, count(*) AS vectors FROM embeddings e WHERE e.suppression = 0 AND e.view = 'self'
     GROUP BY e.model_id""")
@@ -93,8 +97,8 @@ PARTITIONS = """
 VALID_INDEX = "SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass(%s)"
 
 
-# Each kind has an index of its own: in one for all, a search for facts would walk through the notes. Cards are few, and
-# are looked through.
+# Each kind has an index of its own: in one for all, a search for facts would walk through the notes. Cards and objects
+# are few, and are looked through.
 INDEXED = ("note", "fact")
 
 

@@ -254,7 +254,7 @@ async def queue_missing(db: Database, who: Scope) -> int:
 async def reconcile(job: Job) -> None:
     """Puts vectors and their queue in step with what there is, and tells the audit log of what was redacted."""
     await queue_missing(job.db, job.scope)
-    await refresh_lexicon(job.db, job.scope, kinds=("note", "fact"))
+    await refresh_lexicon(job.db, job.scope, kinds=("note", "fact", "object"))
     place = {"tenant_id": job.scope.tenant_id, "project_id": job.scope.project_id or ""}
     async with job.finishing() as session:
         for row in await queries.take_redactions(session, **place, before=datetime.now(UTC).date()):

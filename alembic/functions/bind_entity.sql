@@ -1,0 +1,71 @@
+-- Binds an entity to the object that stands for it, named by its canonical id or that of one of its versions; NULL: to
+-- none. The object is of the project or of none, live and in sight; all else is `object_not_found`. An administrator who
+-- writes about what a tombstone hides is told; for an agent it is taken, and the object is hidden with the entity.
+-- Of the owner, since names are written by nobody else.
+CREATE OR REPLACE FUNCTION bind_entity(p_entity uuid, p_object uuid, p_admin boolean, p_key text)
+RETURNS TABLE (refused text, entity_id uuid, object_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz;
+    v_entity graph_entities;
+    v_object uuid;
+    v_hidden boolean;
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL THEN
+        RAISE EXCEPTION 'bind_entity needs tenant and project' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- Beside other writers, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    SELECT o.* INTO v_entity FROM graph_entities e
+    JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = coalesce(e.merged_into, e.entity_id)
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id = p_entity AND o.suppression = 0;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT 'entity_not_found', NULL::uuid, NULL::uuid;
+        RETURN;
+    END IF;
+    SELECT e.* INTO v_entity FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity.entity_id AND e.merged_into IS NULL FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the entity was merged meanwhile' USING ERRCODE = '40001';
+    END IF;
+    IF p_object IS NOT NULL THEN
+        -- The canonical id is that of the first version.
+        SELECT v.canonical_id INTO v_object FROM graph_object_versions v
+        JOIN graph_objects o ON o.tenant_id = v_tenant AND o.branch_id = v.branch_id AND o.canonical_id = v.canonical_id
+        WHERE v.tenant_id = v_tenant AND v.version_id = p_object AND v.suppression = 0
+          AND (v.project_id IS NULL OR v.project_id = v_project) AND o.deleted_at IS NULL AND o.suppression = 0;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT 'object_not_found', NULL::uuid, NULL::uuid;
+            RETURN;
+        END IF;
+    END IF;
+    v_hidden := hidden_level(v_entity.erased_scopes, v_entity.held_scopes, 'project_shared') > 0;
+    IF v_hidden AND p_admin THEN
+        RETURN QUERY SELECT 'entity_tombstoned', NULL::uuid, NULL::uuid;
+        RETURN;
+    END IF;
+    IF v_object IS DISTINCT FROM v_entity.object_canonical_id THEN
+        v_now := clock_timestamp();
+        IF v_hidden AND v_entity.object_canonical_id IS NOT NULL THEN
+            -- What a tombstone hides it keeps, until it is revoked.
+            INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
+            VALUES (v_tenant, v_project, v_entity.object_canonical_id, v_entity.entity_id, v_now)
+            ON CONFLICT DO NOTHING;
+        END IF;
+        UPDATE graph_entities e SET object_canonical_id = v_object, updated_at = v_now
+        WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity.entity_id;
+        PERFORM settle_objects(v_tenant, array_remove(ARRAY[v_entity.object_canonical_id, v_object], NULL));
+        PERFORM record_event('object_write', p_key, jsonb_build_object(
+            'action', CASE WHEN v_object IS NULL THEN 'entity_unbind' ELSE 'entity_bind' END,
+            'entity_id', v_entity.entity_id, 'object_id', coalesce(v_object, v_entity.object_canonical_id)));
+    END IF;
+    RETURN QUERY SELECT NULL::text, v_entity.entity_id, v_object;
+END
+$$;

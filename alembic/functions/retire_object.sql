@@ -1,0 +1,28 @@
+-- Deletes an object on a branch with a version of its own, and with it the relationships that start or end there, as
+-- whoever deletes it would. Runs with the rights of its caller, who holds the head.
+CREATE OR REPLACE FUNCTION retire_object(
+    p_tenant text, p_branch uuid, p_object uuid, p_agent text, p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_version uuid := make_id();
+BEGIN
+    INSERT INTO graph_object_versions (
+        tenant_id, branch_id, canonical_id, version_id, version, project_id, type, subtype, key, title, status, labels,
+        effective_from, effective_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
+        supersedes_id, written_by, created_at)
+    SELECT o.tenant_id, o.branch_id, o.canonical_id, v_version, o.version + 1, o.project_id, o.type, o.subtype, o.key,
+           o.title, o.status, o.labels, o.effective_from, o.effective_to, o.properties, o.evidence, o.content_hash,
+           o.schema_version, p_now, o.suppression, o.version_id, p_agent, p_now
+    FROM graph_objects o
+    WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
+    UPDATE graph_objects o
+    SET version_id = v_version, version = o.version + 1, deleted_at = p_now, updated_at = p_now
+    WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
+    PERFORM retire_relationship(p_tenant, p_branch, r.canonical_id, p_object, p_agent, p_now)
+    FROM graph_relationships r
+    WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND p_object IN (r.src_id, r.dst_id)
+      AND r.deleted_at IS NULL;
+END
+$$;

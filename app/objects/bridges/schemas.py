@@ -1,0 +1,10 @@
+"""What bridges take on the wire."""
+
+from uuid import UUID
+
+from app.tenancy.schemas import Create
+
+
+class EntityBind(Create, frozen=True, kw_only=True):
+    object_id: UUID
+    """The object's canonical id, or that of one of its versions."""
