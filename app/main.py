@@ -33,6 +33,7 @@ from app.notes.documents.routes import router as documents_router
 from app.notes.documents.service import KIND as DOCUMENT_INGEST
 from app.notes.documents.tasks import Ingestion
 from app.notes.routes import router as notes_router
+from app.objects.walking.routes import router as walking_router
 from app.pipeline.models import Models
 from app.pipeline.routes import router as pipeline_router
 from app.pipeline.tasks import BACKOFF, ExtractTask, link
@@ -190,6 +191,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
         "hold_denied": denied,
+        "expand_cap": settings.expand_cap,
         "fetch_rules": fetch_rules(settings),
         "recall_means": Means(vectors=vectors, accesses=accesses, denied=denied, rerankers=rerankers),
         "signer": Signer(database, settings.signing_key),
@@ -204,6 +206,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             upkeep_router,
             history_router,
             graph_router,
+            walking_router,
             embedding_router,
             recall_router,
             cards_router,

@@ -42,6 +42,7 @@ TAGS = [
     Tag(name="forgetting", description="Tombstones, legal holds, erasure and its receipts; for administrators."),
     Tag(name="recall", description="What fits a query, in the order of how well; and what was once returned."),
     Tag(name="graph", description="Walking the graph of facts: who is near whom."),
+    Tag(name="objects", description="Typed objects and relationships, and walking them."),
     Tag(name="pipeline", description="What models make of notes: settings, reviews, and what it costs."),
     Tag(name="jobs", description="Background work, followed to its end."),
     Tag(name="operations", description="How a project is, what should be repaired, and repairing it."),

@@ -1,0 +1,44 @@
+"""JSON Pointers (RFC 6901), and the two shorter ways to write one: dotted, and a bare name."""
+
+import re
+from typing import Any, Final, cast
+
+MISSING: Final = object()
+"""What a pointer to nothing points at."""
+
+_ESCAPE = re.compile(r"~(?![01])")
+_INDEX = re.compile(r"(?:0|[1-9][0-9]*)\Z")
+
+
+def parse_pointer(text: str) -> tuple[str, ...]:
+    """The tokens of a JSON Pointer; ValueError says what is wrong with it."""
+    if not text:
+        return ()
+    if not text.startswith("/"):
+        raise ValueError("a JSON Pointer begins with /")
+    if _ESCAPE.search(text):
+        raise ValueError("in a JSON Pointer ~ is written ~0, and / is written ~1")
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """The tokens of a path, whether it is a JSON Pointer, dotted or a bare name."""
+    if text.startswith("/"):
+        return parse_pointer(text)
+    tokens = tuple(text.split("."))
+    if not all(tokens):
+        raise ValueError("a name, names joined by single dots, or a JSON Pointer such as /properties/name")
+    return tokens
+
+
+def point_at(document: Any, tokens: tuple[str, ...]) -> Any:
+    """What the tokens point at within a document, or MISSING."""
+    found = document
+    for token in tokens:
+        if isinstance(found, dict):
+            found = cast(dict[str, Any], found).get(token, MISSING)
+        elif isinstance(found, list) and _INDEX.match(token) and int(token) < len(cast(list[Any], found)):
+            found = cast(list[Any], found)[int(token)]
+        else:
+            return MISSING
+    return found
