@@ -17,7 +17,7 @@ SET enable_bitmapscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -42,7 +42,8 @@ BEGIN
                 THEN CASE
                     WHEN v_operator IN ('in', 'notIn') THEN format(
                         '(coalesce(x.%I = ANY (%L::timestamptz[]), false) = %L::boolean)', v_column,
-                        ARRAY(SELECT t.given FROM jsonb_array_elements_text(v_given) t(given) WHERE t.given IS NOT NULL),
+                        ARRAY(SELECT t.given FROM jsonb_array_elements_text(v_given) t(given)
+                              WHERE t.given IS NOT NULL),
                         v_operator = 'in')
                     WHEN v_operator = 'notEquals' THEN CASE WHEN v_text IS NULL THEN 'true'
                         ELSE format('(x.%I IS DISTINCT FROM %L::timestamptz)', v_column, v_text) END

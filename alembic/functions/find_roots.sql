@@ -21,7 +21,8 @@ BEGIN
         SELECT x.canonical_id FROM graph_objects x
         WHERE x.tenant_id = p_tenant AND x.branch_id = ANY (p_branches) AND x.canonical_id = m.id
           AND x.deleted_at IS NULL
-          AND (p_time IS NULL OR (coalesce(x.effective_from <= p_time, true) AND coalesce(x.effective_to > p_time, true)))
+          AND (p_time IS NULL
+               OR (coalesce(x.effective_from <= p_time, true) AND coalesce(x.effective_to > p_time, true)))
         OFFSET 0
     ) h;
 END

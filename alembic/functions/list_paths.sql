@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION list_paths(
 LANGUAGE plpgsql IMMUTABLE
 SET enable_nestloop = off
 SET enable_mergejoin = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 DECLARE
     v_front text[];

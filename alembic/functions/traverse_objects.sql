@@ -7,8 +7,8 @@ CREATE OR REPLACE FUNCTION traverse_objects(
     p_tenant text, p_project text, p_roots uuid[], p_steps jsonb, p_depth int, p_cap int, p_most int,
     p_after_depth int, p_after uuid, p_back boolean, p_limit int)
 RETURNS TABLE (
-    problem text, roots text[], nodes text, edges text, total int, edge_count int, starts int, ends int, first_depth int, first_id text,
-    last_depth int, last_id text, depth_reached int, truncated boolean)
+    problem text, roots text[], nodes text, edges text, total int, edge_count int, starts int, ends int,
+    first_depth int, first_id text, last_depth int, last_id text, depth_reached int, truncated boolean)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -16,7 +16,7 @@ SET enable_bitmapscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -9,7 +9,8 @@
 -- ends the walk and comes before the others. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION walk_objects(
     p_tenant text, p_objects uuid[], p_relationships uuid[], p_roots uuid[], p_steps jsonb, p_phased boolean,
-    p_strict boolean, p_depth int, p_time timestamptz, p_fan int, p_cap int, p_most int, p_ways boolean, p_include jsonb,
+    p_strict boolean, p_depth int, p_time timestamptz, p_fan int, p_cap int, p_most int, p_ways boolean,
+    p_include jsonb,
     OUT nodes uuid[], OUT depths int[], OUT fragments text[], OUT parents uuid[], OUT links uuid[],
     OUT edges uuid[], OUT srcs uuid[], OUT dsts uuid[], OUT types text[], OUT weights double precision[],
     OUT ends uuid[], OUT levels int[], OUT overflow text)
@@ -20,7 +21,7 @@ SET enable_bitmapscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -362,7 +362,7 @@ SET enable_bitmapscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -506,7 +506,8 @@ BEGIN
                 THEN CASE
                     WHEN v_operator IN ('in', 'notIn') THEN format(
                         '(coalesce(x.%I = ANY (%L::timestamptz[]), false) = %L::boolean)', v_column,
-                        ARRAY(SELECT t.given FROM jsonb_array_elements_text(v_given) t(given) WHERE t.given IS NOT NULL),
+                        ARRAY(SELECT t.given FROM jsonb_array_elements_text(v_given) t(given)
+                              WHERE t.given IS NOT NULL),
                         v_operator = 'in')
                     WHEN v_operator = 'notEquals' THEN CASE WHEN v_text IS NULL THEN 'true'
                         ELSE format('(x.%I IS DISTINCT FROM %L::timestamptz)', v_column, v_text) END
@@ -568,7 +569,8 @@ BEGIN
         SELECT x.canonical_id FROM graph_objects x
         WHERE x.tenant_id = p_tenant AND x.branch_id = ANY (p_branches) AND x.canonical_id = m.id
           AND x.deleted_at IS NULL
-          AND (p_time IS NULL OR (coalesce(x.effective_from <= p_time, true) AND coalesce(x.effective_to > p_time, true)))
+          AND (p_time IS NULL
+               OR (coalesce(x.effective_from <= p_time, true) AND coalesce(x.effective_to > p_time, true)))
         OFFSET 0
     ) h;
 END
@@ -608,7 +610,7 @@ CREATE OR REPLACE FUNCTION list_paths(
 LANGUAGE plpgsql IMMUTABLE
 SET enable_nestloop = off
 SET enable_mergejoin = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 DECLARE
     v_front text[];
@@ -739,8 +741,8 @@ CREATE OR REPLACE FUNCTION traverse_objects(
     p_tenant text, p_project text, p_roots uuid[], p_steps jsonb, p_depth int, p_cap int, p_most int,
     p_after_depth int, p_after uuid, p_back boolean, p_limit int)
 RETURNS TABLE (
-    problem text, roots text[], nodes text, edges text, total int, edge_count int, starts int, ends int, first_depth int, first_id text,
-    last_depth int, last_id text, depth_reached int, truncated boolean)
+    problem text, roots text[], nodes text, edges text, total int, edge_count int, starts int, ends int,
+    first_depth int, first_id text, last_depth int, last_id text, depth_reached int, truncated boolean)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -748,7 +750,7 @@ SET enable_bitmapscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -811,7 +813,8 @@ $$;
     """
 CREATE OR REPLACE FUNCTION walk_objects(
     p_tenant text, p_objects uuid[], p_relationships uuid[], p_roots uuid[], p_steps jsonb, p_phased boolean,
-    p_strict boolean, p_depth int, p_time timestamptz, p_fan int, p_cap int, p_most int, p_ways boolean, p_include jsonb,
+    p_strict boolean, p_depth int, p_time timestamptz, p_fan int, p_cap int, p_most int, p_ways boolean,
+    p_include jsonb,
     OUT nodes uuid[], OUT depths int[], OUT fragments text[], OUT parents uuid[], OUT links uuid[],
     OUT edges uuid[], OUT srcs uuid[], OUT dsts uuid[], OUT types text[], OUT weights double precision[],
     OUT ends uuid[], OUT levels int[], OUT overflow text)
@@ -822,7 +825,7 @@ SET enable_bitmapscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET work_mem = '64MB'
+SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE

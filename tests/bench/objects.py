@@ -1,4 +1,4 @@
-"""Benches of objects: what is around them among 100,000 objects and 300,000 relationships, Pareto degrees, hubs of 12,000."""
+"""Benches of objects: what is around them, among 100,000 with 300,000 relationships, Pareto degrees, hubs of 12,000."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ FILL_OBJECTS = """
     SELECT 'graph', b.branch_id, md5('object ' || i)::uuid, md5('object ' || i)::uuid, 1, 'default',
            'Type' || i %% %(types)s::int, 'object-' || i, 'Object number ' || i, 'active',
            ARRAY['label' || i %% 7, 'label' || i %% 11],
-           jsonb_build_object('rank', i %% 100, 'summary', repeat('what it is about ', 4), 'deep', jsonb_build_object('n', i)),
+           jsonb_build_object('rank', i %% 100, 'summary', repeat('what it is about ', 4)),
            sha256(int4send(i)), now(), now()
     FROM generate_series(1, %(nodes)s) i
     CROSS JOIN (SELECT branch_id FROM branches WHERE tenant_id = 'graph' AND project_id = 'default') b"""
@@ -29,7 +29,8 @@ FILL_RELATIONSHIPS = """
         content_hash, created_at, updated_at, one_src, one_dst)
     SELECT 'graph', b.branch_id, md5('edge ' || e.i)::uuid, md5('edge ' || e.i)::uuid, 1, 'default',
            'links_' || e.i %% %(types)s::int, md5('object ' || e.src)::uuid, md5('object ' || e.dst)::uuid,
-           CASE WHEN e.i %% 10 > 0 THEN round(random()::numeric, 3) END, '{"role": "any"}', sha256(int4send(e.i)), now(), now(), false, false
+           CASE WHEN e.i %% 10 > 0 THEN round(random()::numeric, 3) END, '{"role": "any"}', sha256(int4send(e.i)),
+           now(), now(), false, false
     FROM (
         SELECT d.i, CASE WHEN d.hub AND d.i %% 2 = 0 THEN d.other ELSE d.one END AS src,
                CASE WHEN d.hub AND d.i %% 2 = 0 THEN d.one ELSE d.other END AS dst

@@ -105,7 +105,7 @@ def _parameters(
         "phased": ask.phases is not None,
         "depth": depth,
         "time": None if ask.time is None else as_utc(ask.time, "time"),
-        "fan": min(ask.limit_edges_per_node or ask.limit_edges, ask.limit_edges),
+        "fan": ask.limit_edges_per_node or ask.limit_edges,
         "cap": ask.limit_nodes,
         "most": ask.limit_edges,
         "dedupe": ask.dedupe,

@@ -1,4 +1,4 @@
-"""Which fields of objects and relationships are returned: those a caller names, from a list, and paths into properties."""
+"""Which fields of objects and relationships are returned: those named, from a list, and paths into properties."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn, cast
@@ -41,13 +41,13 @@ def read_include(paths: Sequence[str] | None, kind: Kind) -> dict[str, Any]:
     properties: dict[str, Any] | bool = {}
     for number, path in enumerate(paths):
         where = f"include.{kind}[{number}]"
-        tokens = _tokens(path, where)
-        if tokens[0] == "properties":
-            properties = True if len(tokens) == 1 else _grown(properties, tokens[1:])
-        elif len(tokens) > 1 or (tokens[0] not in FIELDS[kind] and tokens[0] not in ALWAYS[kind]):
+        first, *rest = _tokens(path, where)
+        if first == "properties":
+            properties = _grown(properties, rest)
+        elif rest or (first not in FIELDS[kind] and first not in ALWAYS[kind]):
             _refuse(where, f"one of {', '.join(FIELDS[kind])}, properties, or a path such as properties.name")
         else:
-            fields.add(tokens[0])
+            fields.add(first)
     made: dict[str, Any] = {"fields": [field for field in FIELDS[kind] if field in fields]}
     if properties:
         made["properties"] = properties
@@ -66,7 +66,7 @@ def _tokens(path: str, where: str) -> tuple[str, ...]:
     return tokens
 
 
-def _grown(tree: dict[str, Any] | bool, tokens: tuple[str, ...]) -> dict[str, Any] | bool:
+def _grown(tree: dict[str, Any] | bool, tokens: list[str]) -> dict[str, Any] | bool:
     """The tree with one more path; what lies within something that is wanted whole adds nothing."""
     if tree is True or not tokens:
         return True
