@@ -61,20 +61,21 @@ BEGIN
     depth_reached := w.depths[node_count];
     nodes := array_to_string(w.fragments, ',');
     IF p_dedupe = 'path' THEN
-        v_found := list_paths(v_roots, w.srcs, w.dsts, w.ends, w.levels, p_depth, p_phased, p_most_paths);
+        v_found := list_paths(v_roots, w.heres, w.theres, w.levels, p_depth, p_phased, p_most_paths);
         v_paths := v_found.paths;
         v_heres := v_found.heres;
         v_theres := v_found.theres;
     END IF;
     -- Which of what was crossed is told: each once and of several crossings the first, in the order of ids.
-    v_chosen := 'SELECT DISTINCT ON (e.id) e.id AS canonical_id, e.src AS src_id, e.dst AS dst_id, e.type, e.weight, '
-        'e.level, e.there, CASE WHEN e.there = e.dst THEN e.src ELSE e.dst END AS here '
-        'FROM unnest($1, $2, $3, $4, $5, $6, $7) e(id, src, dst, type, weight, there, level) '
+    v_chosen := 'SELECT DISTINCT ON (e.id) e.id AS canonical_id, '
+        'CASE WHEN e.out THEN e.here ELSE e.there END AS src_id, '
+        'CASE WHEN e.out THEN e.there ELSE e.here END AS dst_id, e.type, e.weight, e.level, e.here, e.there '
+        'FROM unnest($1, $2, $3, $4, $5, $6, $7) e(id, here, there, out, type, weight, level) '
         || CASE WHEN p_distinct THEN 'WHERE e.id IN (SELECT unnest($8)) '
-                WHEN p_dedupe = 'path' THEN 'WHERE (CASE WHEN e.there = e.dst THEN e.src ELSE e.dst END, e.there) '
-                    'IN (SELECT h.here, h.there FROM unnest($9, $10) h(here, there)) '
+                WHEN p_dedupe = 'path'
+                    THEN 'WHERE (e.here, e.there) IN (SELECT h.here, h.there FROM unnest($9, $10) h(here, there)) '
                 ELSE '' END
-        || 'ORDER BY e.id, e.level, here';
+        || 'ORDER BY e.id, e.level, e.here';
     IF cardinality(w.edges) > p_most THEN
         v_chosen := format('SELECT n.* FROM (SELECT c.* FROM (%s) c ORDER BY c.level, c.canonical_id LIMIT %s) n '
                            'ORDER BY n.canonical_id', v_chosen, p_most);
@@ -86,13 +87,13 @@ BEGIN
             'ORDER BY c.canonical_id', v_chosen, p_tenant, v_reach.relationships);
     END IF;
     EXECUTE format(
-        'SELECT string_agg(''{"id":"'' || x.canonical_id || ''","src":"'' || x.src_id || ''","dst":"'' || x.dst_id '
-        '|| ''"'' || %s || ''}'', '',''), count(*), %s FROM (%s) x',
+        'SELECT string_agg(concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, ''","dst":"'', x.dst_id, ''"'''
+        '%s, ''}''), '',''), count(*), %s FROM (%s) x',
         fragment_clause(p_include -> 'edge'),
         CASE WHEN p_paths AND p_dedupe = 'edge' THEN 'array_agg(x.here), array_agg(x.there)' ELSE 'NULL, NULL' END,
         v_chosen)
     INTO edges, edge_count, v_heres, v_theres
-    USING w.edges, w.srcs, w.dsts, w.types, w.weights, w.ends, w.levels, w.links, v_heres, v_theres;
+    USING w.edges, w.heres, w.theres, w.outs, w.types, w.weights, w.levels, w.links, v_heres, v_theres;
     IF p_paths AND p_dedupe <> 'path' THEN
         -- Along the ways by which each was first reached.
         WITH RECURSIVE reached AS (

@@ -2,8 +2,8 @@
 -- shorter first, then by ids; one path more than p_limit says that there are more, and its pairs don't count. p_phased:
 -- the n-th step goes over what was crossed at level n alone.
 CREATE OR REPLACE FUNCTION list_paths(
-    p_roots uuid[], p_srcs uuid[], p_dsts uuid[], p_ends uuid[], p_levels int[], p_depth int, p_phased boolean,
-    p_limit int, OUT paths text[], OUT heres uuid[], OUT theres uuid[])
+    p_roots uuid[], p_heres uuid[], p_theres uuid[], p_levels int[], p_depth int, p_phased boolean, p_limit int,
+    OUT paths text[], OUT heres uuid[], OUT theres uuid[])
 LANGUAGE plpgsql IMMUTABLE
 SET enable_nestloop = off
 SET enable_mergejoin = off
@@ -28,8 +28,7 @@ BEGIN
             SELECT f.path || ',"' || a.there || '"' AS path, a.there, a.here
             FROM unnest(v_front, v_last) f(path, last)
             JOIN (
-                SELECT DISTINCT CASE WHEN e.there = e.dst THEN e.src ELSE e.dst END AS here, e.there
-                FROM unnest(p_srcs, p_dsts, p_ends, p_levels) e(src, dst, there, level)
+                SELECT DISTINCT e.here, e.there FROM unnest(p_heres, p_theres, p_levels) e(here, there, level)
                 WHERE NOT p_phased OR e.level = v_level
             ) a ON a.here = f.last
             WHERE strpos(f.path, a.there::text) = 0

@@ -17,6 +17,6 @@ BEGIN
             CASE WHEN v_inner = 'true'::jsonb THEN format('(%s)::text', v_there)
                  ELSE property_clause(v_inner, p_path || v_name) END);
     END LOOP;
-    RETURN format('(''{'' || concat_ws('',''%s) || ''}'')', v_parts);
+    RETURN format('concat(''{'', concat_ws('',''%s), ''}'')', v_parts);
 END
 $$;

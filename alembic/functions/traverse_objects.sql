@@ -63,8 +63,9 @@ BEGIN
     INTO edges
     FROM (
         SELECT c.* FROM (
-            SELECT DISTINCT ON (e.id) e.id, e.src, e.dst, e.type, e.level
-            FROM unnest(w.edges, w.srcs, w.dsts, w.types, w.levels) e(id, src, dst, type, level)
+            SELECT DISTINCT ON (e.id) e.id, CASE WHEN e.out THEN e.here ELSE e.there END AS src,
+                   CASE WHEN e.out THEN e.there ELSE e.here END AS dst, e.type, e.level
+            FROM unnest(w.edges, w.heres, w.theres, w.outs, w.types, w.levels) e(id, here, there, out, type, level)
             ORDER BY e.id, e.level
         ) c
         ORDER BY c.level, c.id LIMIT p_most

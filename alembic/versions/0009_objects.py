@@ -406,20 +406,21 @@ BEGIN
     depth_reached := w.depths[node_count];
     nodes := array_to_string(w.fragments, ',');
     IF p_dedupe = 'path' THEN
-        v_found := list_paths(v_roots, w.srcs, w.dsts, w.ends, w.levels, p_depth, p_phased, p_most_paths);
+        v_found := list_paths(v_roots, w.heres, w.theres, w.levels, p_depth, p_phased, p_most_paths);
         v_paths := v_found.paths;
         v_heres := v_found.heres;
         v_theres := v_found.theres;
     END IF;
     -- Which of what was crossed is told: each once and of several crossings the first, in the order of ids.
-    v_chosen := 'SELECT DISTINCT ON (e.id) e.id AS canonical_id, e.src AS src_id, e.dst AS dst_id, e.type, e.weight, '
-        'e.level, e.there, CASE WHEN e.there = e.dst THEN e.src ELSE e.dst END AS here '
-        'FROM unnest($1, $2, $3, $4, $5, $6, $7) e(id, src, dst, type, weight, there, level) '
+    v_chosen := 'SELECT DISTINCT ON (e.id) e.id AS canonical_id, '
+        'CASE WHEN e.out THEN e.here ELSE e.there END AS src_id, '
+        'CASE WHEN e.out THEN e.there ELSE e.here END AS dst_id, e.type, e.weight, e.level, e.here, e.there '
+        'FROM unnest($1, $2, $3, $4, $5, $6, $7) e(id, here, there, out, type, weight, level) '
         || CASE WHEN p_distinct THEN 'WHERE e.id IN (SELECT unnest($8)) '
-                WHEN p_dedupe = 'path' THEN 'WHERE (CASE WHEN e.there = e.dst THEN e.src ELSE e.dst END, e.there) '
-                    'IN (SELECT h.here, h.there FROM unnest($9, $10) h(here, there)) '
+                WHEN p_dedupe = 'path'
+                    THEN 'WHERE (e.here, e.there) IN (SELECT h.here, h.there FROM unnest($9, $10) h(here, there)) '
                 ELSE '' END
-        || 'ORDER BY e.id, e.level, here';
+        || 'ORDER BY e.id, e.level, e.here';
     IF cardinality(w.edges) > p_most THEN
         v_chosen := format('SELECT n.* FROM (SELECT c.* FROM (%s) c ORDER BY c.level, c.canonical_id LIMIT %s) n '
                            'ORDER BY n.canonical_id', v_chosen, p_most);
@@ -431,13 +432,13 @@ BEGIN
             'ORDER BY c.canonical_id', v_chosen, p_tenant, v_reach.relationships);
     END IF;
     EXECUTE format(
-        'SELECT string_agg(''{"id":"'' || x.canonical_id || ''","src":"'' || x.src_id || ''","dst":"'' || x.dst_id '
-        '|| ''"'' || %s || ''}'', '',''), count(*), %s FROM (%s) x',
+        'SELECT string_agg(concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, ''","dst":"'', x.dst_id, ''"'''
+        '%s, ''}''), '',''), count(*), %s FROM (%s) x',
         fragment_clause(p_include -> 'edge'),
         CASE WHEN p_paths AND p_dedupe = 'edge' THEN 'array_agg(x.here), array_agg(x.there)' ELSE 'NULL, NULL' END,
         v_chosen)
     INTO edges, edge_count, v_heres, v_theres
-    USING w.edges, w.srcs, w.dsts, w.types, w.weights, w.ends, w.levels, w.links, v_heres, v_theres;
+    USING w.edges, w.heres, w.theres, w.outs, w.types, w.weights, w.levels, w.links, v_heres, v_theres;
     IF p_paths AND p_dedupe <> 'path' THEN
         -- Along the ways by which each was first reached.
         WITH RECURSIVE reached AS (
@@ -583,10 +584,10 @@ LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
     v_field text;
-    v_parts text := '''''';
+    v_parts text := '';
 BEGIN
     FOR v_field IN SELECT f.field FROM jsonb_array_elements_text(p_include -> 'fields') f(field) LOOP
-        v_parts := v_parts || format(' || %L || ', format(',%s:', to_json(v_field))) || CASE
+        v_parts := v_parts || format(', %L, ', format(',%s:', to_json(v_field))) || CASE
             WHEN v_field IN ('version', 'weight') THEN format('coalesce(x.%I::text, ''null'')', v_field)
             WHEN v_field IN ('effective_from', 'effective_to', 'valid_from', 'valid_to', 'created_at', 'updated_at')
                 THEN format('coalesce(to_char(x.%I AT TIME ZONE ''UTC'', ''\"YYYY-MM-DD"T"HH24:MI:SS.US"Z"\"''), '
@@ -595,9 +596,9 @@ BEGIN
         END;
     END LOOP;
     IF p_include -> 'properties' = 'true'::jsonb THEN
-        v_parts := v_parts || ' || '',"properties":'' || x.properties::text';
+        v_parts := v_parts || ', '',"properties":'', x.properties';
     ELSIF p_include ? 'properties' THEN
-        v_parts := v_parts || ' || '',"properties":'' || ' || property_clause(p_include -> 'properties', '{}');
+        v_parts := v_parts || ', '',"properties":'', ' || property_clause(p_include -> 'properties', '{}');
     END IF;
     RETURN v_parts;
 END
@@ -605,8 +606,8 @@ $$;
 """,
     """
 CREATE OR REPLACE FUNCTION list_paths(
-    p_roots uuid[], p_srcs uuid[], p_dsts uuid[], p_ends uuid[], p_levels int[], p_depth int, p_phased boolean,
-    p_limit int, OUT paths text[], OUT heres uuid[], OUT theres uuid[])
+    p_roots uuid[], p_heres uuid[], p_theres uuid[], p_levels int[], p_depth int, p_phased boolean, p_limit int,
+    OUT paths text[], OUT heres uuid[], OUT theres uuid[])
 LANGUAGE plpgsql IMMUTABLE
 SET enable_nestloop = off
 SET enable_mergejoin = off
@@ -631,8 +632,7 @@ BEGIN
             SELECT f.path || ',"' || a.there || '"' AS path, a.there, a.here
             FROM unnest(v_front, v_last) f(path, last)
             JOIN (
-                SELECT DISTINCT CASE WHEN e.there = e.dst THEN e.src ELSE e.dst END AS here, e.there
-                FROM unnest(p_srcs, p_dsts, p_ends, p_levels) e(src, dst, there, level)
+                SELECT DISTINCT e.here, e.there FROM unnest(p_heres, p_theres, p_levels) e(here, there, level)
                 WHERE NOT p_phased OR e.level = v_level
             ) a ON a.here = f.last
             WHERE strpos(f.path, a.there::text) = 0
@@ -709,7 +709,7 @@ BEGIN
             CASE WHEN v_inner = 'true'::jsonb THEN format('(%s)::text', v_there)
                  ELSE property_clause(v_inner, p_path || v_name) END);
     END LOOP;
-    RETURN format('(''{'' || concat_ws('',''%s) || ''}'')', v_parts);
+    RETURN format('concat(''{'', concat_ws('',''%s), ''}'')', v_parts);
 END
 $$;
 """,
@@ -797,8 +797,9 @@ BEGIN
     INTO edges
     FROM (
         SELECT c.* FROM (
-            SELECT DISTINCT ON (e.id) e.id, e.src, e.dst, e.type, e.level
-            FROM unnest(w.edges, w.srcs, w.dsts, w.types, w.levels) e(id, src, dst, type, level)
+            SELECT DISTINCT ON (e.id) e.id, CASE WHEN e.out THEN e.here ELSE e.there END AS src,
+                   CASE WHEN e.out THEN e.there ELSE e.here END AS dst, e.type, e.level
+            FROM unnest(w.edges, w.heres, w.theres, w.outs, w.types, w.levels) e(id, here, there, out, type, level)
             ORDER BY e.id, e.level
         ) c
         ORDER BY c.level, c.id LIMIT p_most
@@ -816,8 +817,8 @@ CREATE OR REPLACE FUNCTION walk_objects(
     p_strict boolean, p_depth int, p_time timestamptz, p_fan int, p_cap int, p_most int, p_ways boolean,
     p_include jsonb,
     OUT nodes uuid[], OUT depths int[], OUT fragments text[], OUT parents uuid[], OUT links uuid[],
-    OUT edges uuid[], OUT srcs uuid[], OUT dsts uuid[], OUT types text[], OUT weights double precision[],
-    OUT ends uuid[], OUT levels int[], OUT overflow text)
+    OUT edges uuid[], OUT heres uuid[], OUT theres uuid[], OUT outs boolean[], OUT types text[],
+    OUT weights double precision[], OUT levels int[], OUT overflow text)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -843,18 +844,20 @@ DECLARE
     v_new uuid[];
     v_texts text[];
     v_edges uuid[];
-    v_srcs uuid[];
-    v_dsts uuid[];
+    v_heres uuid[];
+    v_theres uuid[];
+    v_outs boolean[];
     v_types text[];
     v_weights double precision[];
-    v_ends uuid[];
+    v_beyond text;
+    v_hubs uuid[];
     v_hub boolean;
     v_reached uuid[];
     v_parents uuid[];
     v_links uuid[];
 BEGIN
     nodes := '{}'; depths := '{}'; fragments := '{}'; parents := '{}'; links := '{}';
-    edges := '{}'; srcs := '{}'; dsts := '{}'; types := '{}'; weights := '{}'; ends := '{}'; levels := '{}';
+    edges := '{}'; heres := '{}'; theres := '{}'; outs := '{}'; types := '{}'; weights := '{}'; levels := '{}';
     FOR v_level IN 0 .. p_depth LOOP
         -- What is asked is composed anew where it differs from the level before; every value in it is a quoted literal.
         IF v_level <= 1 OR p_phased THEN
@@ -873,10 +876,13 @@ BEGIN
             v_look := format(
                 'SELECT array_agg(n.canonical_id), array_agg(n.fragment) FROM ('
                 'SELECT n.canonical_id, n.fragment FROM unnest($1) WITH ORDINALITY o(id, place) CROSS JOIN LATERAL ('
-                'SELECT x.canonical_id, ''{"id":"'' || x.canonical_id || ''"'' || %s || $3 AS fragment '
-                'FROM graph_objects x WHERE x.tenant_id = %L AND x.branch_id = ANY (%L::uuid[]) '
+                'SELECT x.canonical_id, concat(''{"id":"'', x.canonical_id, ''"''%s, $3) AS fragment '
+                'FROM graph_objects x WHERE x.tenant_id = %L AND x.branch_id %s '
                 'AND x.canonical_id = o.id AND x.deleted_at IS NULL%s OFFSET 0) n ORDER BY o.place LIMIT $2) n',
-                v_fragment, p_tenant, p_objects, v_clause);
+                v_fragment, p_tenant,
+                CASE WHEN cardinality(p_objects) = 1 THEN format('= %L', p_objects[1])
+                     ELSE format('= ANY (%L::uuid[])', p_objects) END,
+                v_clause);
         END IF;
         IF v_level = 0 THEN
             v_tried := ARRAY(SELECT DISTINCT r.id FROM unnest(p_roots) r(id) ORDER BY r.id);
@@ -904,14 +910,14 @@ BEGIN
             FOREACH v_branch IN ARRAY p_relationships LOOP
                 IF v_step ->> 'direction' <> 'in' THEN
                     v_legs := v_legs || format(
-                        '(SELECT x.canonical_id, x.src_id, x.dst_id, x.type, x.weight, x.dst_id AS other '
+                        '(SELECT x.canonical_id, x.dst_id AS there, true AS out, x.type, x.weight '
                         'FROM graph_relationships x WHERE x.tenant_id = %L AND x.branch_id = %L AND x.src_id = f.id '
                         'AND x.deleted_at IS NULL%s ORDER BY x.weight DESC NULLS LAST, x.canonical_id DESC LIMIT %s)',
                         p_tenant, v_branch, v_clause, p_fan + 1);
                 END IF;
                 IF v_step ->> 'direction' <> 'out' THEN
                     v_legs := v_legs || format(
-                        '(SELECT x.canonical_id, x.src_id, x.dst_id, x.type, x.weight, x.src_id AS other '
+                        '(SELECT x.canonical_id, x.src_id AS there, false AS out, x.type, x.weight '
                         'FROM graph_relationships x WHERE x.tenant_id = %L AND x.branch_id = %L AND x.dst_id = f.id '
                         'AND x.deleted_at IS NULL%s%s '
                         'ORDER BY x.weight DESC NULLS LAST, x.canonical_id DESC LIMIT %s)',
@@ -920,27 +926,33 @@ BEGIN
                         p_fan + 1);
                 END IF;
             END LOOP;
+            v_beyond := format('(SELECT u.* FROM (%s) u ORDER BY u.weight DESC NULLS LAST, u.canonical_id DESC',
+                               array_to_string(v_legs, ' UNION ALL '));
             v_cross := format(
-                'SELECT array_agg(e.canonical_id) FILTER (WHERE e.pick <= %1$s), '
-                'array_agg(e.src_id) FILTER (WHERE e.pick <= %1$s), array_agg(e.dst_id) FILTER (WHERE e.pick <= %1$s), '
-                'array_agg(e.type) FILTER (WHERE e.pick <= %1$s), array_agg(e.weight) FILTER (WHERE e.pick <= %1$s), '
-                'array_agg(e.other) FILTER (WHERE e.pick <= %1$s), coalesce(bool_or(e.pick > %1$s), false) '
-                'FROM unnest($1) f(id) CROSS JOIN LATERAL ('
-                'SELECT k.*, row_number() OVER (ORDER BY k.weight DESC NULLS LAST, k.canonical_id DESC) AS pick '
-                'FROM (SELECT u.* FROM (%2$s) u '
-                'ORDER BY u.weight DESC NULLS LAST, u.canonical_id DESC LIMIT %3$s) k) e',
-                p_fan, array_to_string(v_legs, ' UNION ALL '), p_fan + 1);
+                'SELECT array_agg(e.canonical_id), array_agg(f.id), array_agg(e.there), array_agg(e.out), '
+                'array_agg(e.type), array_agg(e.weight) FROM unnest($1) f(id) CROSS JOIN LATERAL %s LIMIT %s) e',
+                v_beyond, p_fan);
+            v_beyond := format(
+                'SELECT EXISTS (SELECT FROM unnest($1) f(id) CROSS JOIN LATERAL %s OFFSET %s LIMIT 1) e)',
+                v_beyond, p_fan);
         END IF;
         EXIT WHEN v_legs = '{}';
-        EXECUTE v_cross INTO v_edges, v_srcs, v_dsts, v_types, v_weights, v_ends, v_hub USING v_front;
-        IF v_hub THEN
-            overflow := 'edge';
+        EXECUTE v_cross INTO v_edges, v_heres, v_theres, v_outs, v_types, v_weights USING v_front;
+        EXIT WHEN v_edges IS NULL;
+        -- Whose edges are as many as are crossed may have more.
+        IF cardinality(v_edges) >= p_fan THEN
+            v_hubs := ARRAY(SELECT h.id FROM unnest(v_heres) h(id) GROUP BY h.id HAVING count(*) = p_fan);
+            IF v_hubs <> '{}' THEN
+                EXECUTE v_beyond INTO v_hub USING v_hubs;
+                IF v_hub THEN
+                    overflow := 'edge';
+                END IF;
+            END IF;
         END IF;
-        EXIT WHEN v_ends IS NULL;
         v_room := p_cap - cardinality(nodes);
         -- Joins of arrays go by hash: nested loops would grow with the square.
         IF p_phased THEN
-            v_tried := ARRAY(SELECT DISTINCT e.id FROM unnest(v_ends) e(id) ORDER BY e.id);
+            v_tried := ARRAY(SELECT DISTINCT e.id FROM unnest(v_theres) e(id) ORDER BY e.id);
             EXECUTE v_look INTO v_reached, v_texts USING v_tried, NULL::int, format(',"depth":%s}', v_level);
             SELECT array_agg(n.id ORDER BY n.id), array_agg(n.fragment ORDER BY n.id) INTO v_new, v_texts
             FROM unnest(v_reached, v_texts) n(id, fragment)
@@ -950,7 +962,7 @@ BEGIN
                 WHERE NOT EXISTS (SELECT FROM unnest(v_new[v_room + 1 :]) s(id) WHERE s.id = n.id) ORDER BY n.id);
         ELSE
             v_tried := ARRAY(
-                SELECT DISTINCT e.id FROM unnest(v_ends) e(id)
+                SELECT DISTINCT e.id FROM unnest(v_theres) e(id)
                 WHERE NOT EXISTS (SELECT FROM unnest(nodes) s(id) WHERE s.id = e.id) ORDER BY e.id);
             EXECUTE v_look INTO v_new, v_texts USING v_tried, v_room + 1, format(',"depth":%s}', v_level);
             v_front := coalesce(v_new[:v_room], '{}');
@@ -964,20 +976,20 @@ BEGIN
         IF cardinality(v_tried) > cardinality(v_front) THEN
             -- Some lead to where nobody is, or may be: what is crossed has both its ends in the answer.
             v_reached := CASE WHEN p_phased THEN v_front ELSE nodes || v_new END;
-            SELECT array_agg(e.id), array_agg(e.src), array_agg(e.dst), array_agg(e.type), array_agg(e.weight),
-                   array_agg(e.other)
-            INTO v_edges, v_srcs, v_dsts, v_types, v_weights, v_ends
-            FROM unnest(v_edges, v_srcs, v_dsts, v_types, v_weights, v_ends) e(id, src, dst, type, weight, other)
-            WHERE EXISTS (SELECT FROM unnest(v_reached) s(id) WHERE s.id = e.other);
-            EXIT WHEN v_ends IS NULL;
+            SELECT array_agg(e.id), array_agg(e.here), array_agg(e.there), array_agg(e.out), array_agg(e.type),
+                   array_agg(e.weight)
+            INTO v_edges, v_heres, v_theres, v_outs, v_types, v_weights
+            FROM unnest(v_edges, v_heres, v_theres, v_outs, v_types, v_weights) e(id, here, there, out, type, weight)
+            WHERE EXISTS (SELECT FROM unnest(v_reached) s(id) WHERE s.id = e.there);
+            EXIT WHEN v_edges IS NULL;
         END IF;
         IF p_ways AND v_new <> '{}' THEN
-            SELECT array_agg(w.here ORDER BY w.other), array_agg(w.id ORDER BY w.other) INTO v_parents, v_links
+            SELECT array_agg(w.here ORDER BY w.there), array_agg(w.id ORDER BY w.there) INTO v_parents, v_links
             FROM (
-                SELECT DISTINCT ON (e.other) e.other, CASE WHEN e.other = e.dst THEN e.src ELSE e.dst END AS here, e.id
-                FROM unnest(v_edges, v_srcs, v_dsts, v_weights, v_ends) e(id, src, dst, weight, other)
-                WHERE EXISTS (SELECT FROM unnest(v_new) s(id) WHERE s.id = e.other)
-                ORDER BY 1, 2, e.weight DESC NULLS LAST, e.id DESC
+                SELECT DISTINCT ON (e.there) e.there, e.here, e.id
+                FROM unnest(v_edges, v_heres, v_theres, v_weights) e(id, here, there, weight)
+                WHERE EXISTS (SELECT FROM unnest(v_new) s(id) WHERE s.id = e.there)
+                ORDER BY e.there, e.here, e.weight DESC NULLS LAST, e.id DESC
             ) w;
             parents := parents || v_parents;
             links := links || v_links;
@@ -986,11 +998,11 @@ BEGIN
         fragments := fragments || v_texts;
         depths := depths || array_fill(v_level, ARRAY[cardinality(v_new)]);
         edges := edges || v_edges;
-        srcs := srcs || v_srcs;
-        dsts := dsts || v_dsts;
+        heres := heres || v_heres;
+        theres := theres || v_theres;
+        outs := outs || v_outs;
         types := types || v_types;
         weights := weights || v_weights;
-        ends := ends || v_ends;
         levels := levels || array_fill(v_level, ARRAY[cardinality(v_edges)]);
         EXIT WHEN overflow = 'node';
         IF cardinality(edges) > p_most
@@ -1017,7 +1029,7 @@ SIGNATURES: tuple[str, ...] = (
     "filter_clause(jsonb)",
     "find_roots(text, uuid[], uuid[], timestamptz)",
     "fragment_clause(jsonb)",
-    "list_paths(uuid[], uuid[], uuid[], uuid[], int[], int, boolean, int)",
+    "list_paths(uuid[], uuid[], uuid[], int[], int, boolean, int)",
     "main_branch(text)",
     "point_at(jsonb, text[])",
     "property_clause(jsonb, text[])",

@@ -17,8 +17,8 @@ OBJECT = """
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, subtype, key, title, status, labels,
         effective_from, effective_to, properties, evidence, content_hash, deleted_at, suppression, created_at{more})
     SELECT %(tenant)s, b.branch_id, %(canonical_id)s, %(version_id)s, %(version)s, %(project)s, %(type)s, %(subtype)s,
-           %(key)s, %(title)s, %(status)s, %(labels)s, %(effective_from)s, %(effective_to)s, %(properties)s, %(evidence)s,
-           '', %(deleted_at)s, %(suppression)s, now(){values}
+           %(key)s, %(title)s, %(status)s, %(labels)s, %(effective_from)s, %(effective_to)s, %(properties)s,
+           %(evidence)s, '', %(deleted_at)s, %(suppression)s, now(){values}
     FROM branches b
     WHERE b.tenant_id = %(tenant)s AND b.project_id IS NOT DISTINCT FROM %(project)s AND b.name = 'main'"""
 RELATIONSHIP = """

@@ -36,13 +36,17 @@ ODD = (
         ({"a": {"in": []}}, "filters.node.a.in"), ({"a": {"in": [[1]]}}, "filters.node.a.in"),
         ({"a": {"in": [1] * 101}}, "filters.node.a.in"), ({"a": {"exists": 1}}, "filters.node.a.exists"),
         ({"a": {"startsWith": 1}}, "filters.node.a.startsWith"), ({"a": {">": None}}, "filters.node.a.greaterThan"),
-        ({"a": {">": True}}, "filters.node.a.greaterThan"), ({"": 1}, "filters.node."), ({"a..b": 1}, "filters.node.a..b"),
-        ({"/~2": 1}, "filters.node./~2"), ({"a" * 300: 1}, "filters.node."), ({"a.b.c.d.e.f.g.h.i": 1}, "filters.node."),
+        ({"a": {">": True}}, "filters.node.a.greaterThan"), ({"": 1}, "filters.node."),
+        ({"a..b": 1}, "filters.node.a..b"),
+        ({"/~2": 1}, "filters.node./~2"), ({"a" * 300: 1}, "filters.node."),
+        ({"a.b.c.d.e.f.g.h.i": 1}, "filters.node."),
         ({"a": "x" * 2000}, "filters.node.a"), ({"a": 10**31}, "filters.node.a"), ({"a": 1e300}, "filters.node.a"),
         ({f"a{n}": 1 for n in range(33)}, "filters.node"), ([{"path": "a"}], "filters.node[0]"),
-        ([{"path": "a", "operator": "equals"}], "filters.node[0]"), ([{"path": 1, "operator": "=", "value": 1}], "filters.node[0]"),
+        ([{"path": "a", "operator": "equals"}], "filters.node[0]"),
+        ([{"path": 1, "operator": "=", "value": 1}], "filters.node[0]"),
         ([{"path": "a", "operator": "=", "value": 1, "or": []}], "filters.node[0]"),
-        ({"effective_from": {">": "soon"}}, "filters.node.effective_from"), ({"effective_from": {">": 1}}, "filters.node.effective_from"),
+        ({"effective_from": {">": "soon"}}, "filters.node.effective_from"),
+        ({"effective_from": {">": 1}}, "filters.node.effective_from"),
         ({"effective_from": {"contains": "2020"}}, "filters.node.effective_from"),
         ({"effective_from.year": {"exists": True}}, "filters.node.effective_from.year"),
     ],
@@ -101,7 +105,9 @@ operators = st.sampled_from(
 )
 paths = st.one_of(
     st.text(max_size=12), st.sampled_from(ODD),
-    st.sampled_from(["/", "/a/b", "a.b", "labels", "/labels/0", "status", "effective_from", "weight", "/x/-1/+2", "version.x"]),
+    st.sampled_from(
+        ["/", "/a/b", "a.b", "labels", "/labels/0", "status", "effective_from", "weight", "/x/-1/+2", "version.x"]
+    ),
 )  # fmt: skip
 given_filters = st.one_of(
     junk,
@@ -128,9 +134,12 @@ def test_no_filter_breaks_anything(graph: Graph, node: Any, edge: Any) -> None:
 @pytest.mark.parametrize(
     "filters",
     [
-        b'{"node": {"a": "\\u0000"}}', b'{"node": {"\\u0000": 1}}', b'{"node": {"a": "\\ud800"}}', b'{"node": {"a": 1e999}}',
-        b'{"node": {"a": 1' + b"0" * 5000 + b"}}", b'{"node": ' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"node": {"a": NaN}}',
-        b'{"node": {"a": -0.0}}', b'{"node": {"a": 0.' + b"1" * 3000 + b"}}", b'{"node": {"\\ud83d\\ude00": {"contains": "\\ud83d"}}}',
+        b'{"node": {"a": "\\u0000"}}', b'{"node": {"\\u0000": 1}}', b'{"node": {"a": "\\ud800"}}',
+        b'{"node": {"a": 1e999}}',
+        b'{"node": {"a": 1' + b"0" * 5000 + b"}}", b'{"node": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"node": {"a": NaN}}',
+        b'{"node": {"a": -0.0}}', b'{"node": {"a": 0.' + b"1" * 3000 + b"}}",
+        b'{"node": {"\\ud83d\\ude00": {"contains": "\\ud83d"}}}',
     ],
 )  # fmt: skip
 def test_odd_bytes(graph: Graph, robin: httpx.Client, filters: bytes) -> None:
@@ -146,8 +155,7 @@ def test_injection_is_a_value(graph: Graph, text: str) -> None:
     graph.link("a knows b", role_src=text)
     asked: dict[str, Any] = {
         "node": [
-            {"path": f"/properties/{text.replace('~', '~0').replace('/', '~1')}"[:256], "operator": operator, "value": value}
-            for operator, value in (("exists", len(text) < 240),)
+            {"path": f"/properties/{text}"[:256], "operator": "exists", "value": len(text) < 240}
         ]
         + [
             {"path": "title", "operator": operator, "value": value}
@@ -164,7 +172,6 @@ def test_injection_is_a_value(graph: Graph, text: str) -> None:
     ]
     assert node["properties"] == {text: text}
     if len(text) < 200:
-        pointer = f"/properties/{text.replace('~', '~0').replace('/', '~1')}"
-        (node,) = graph.expand("b", maxDepth=1, limitNodes=1, include={"object": [pointer]})["nodes"]
+        (node,) = graph.expand("b", maxDepth=1, limitNodes=1, include={"object": [f"/properties/{text}"]})["nodes"]
         assert node["properties"] == {text: text}
     assert graph.refused("a", nodeTypes=[text[:100]])[:2] == (400, "type_unknown")

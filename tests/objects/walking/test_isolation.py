@@ -1,4 +1,4 @@
-"""Nobody walks into another tenant or project, or over what is hidden; what belongs to no project is in each of them."""
+"""Nobody walks into another tenant or project, or over what is hidden; what is of no project is in each of them."""
 
 from typing import Any
 

@@ -115,7 +115,8 @@ moments = st.one_of(
 )
 PATHS = {
     "node": ["rank", "/rank", "properties.rank", "title", "/properties/title", "status", "type", "version", "labels",
-             "/labels/0", "/labels/-1", "deep", "deep.x", "/deep/0", "/deep/list/1", "/deep/-1", "/deep/01", "none.none"],
+             "/labels/0", "/labels/-1", "deep", "deep.x", "/deep/0", "/deep/list/1", "/deep/-1", "/deep/01",
+             "none.none"],
     "edge": ["rank", "weight", "type", "role_dst", "version", "/deep/list/0", "deep.0", "/properties/rank"],
 }  # fmt: skip
 
