@@ -174,7 +174,7 @@ def _key_commands(keys: Any) -> None:
     create.add_argument("--scopes", metavar="a,b", help="comma-separated (default: all that its kind may have)")
     create.add_argument("--name", default="", help="a name for people")
     create.add_argument("--expires", metavar="TIME", help="ISO 8601 with a zone, such as 2030-01-01T00:00:00Z")
-    for work in ("read", "write", "admin"):
+    for work in ("read", "write", "admin", "expand"):
         create.add_argument(f"--limit-{work}", type=int, metavar="N", help=f"{work} requests a minute (0: no limit)")
     _json(create)
     listing = _command(keys, "list", run_list_keys, "list keys; secrets are stored nowhere")
@@ -346,7 +346,7 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
         return _show(options, issued, issued["key"])
     if options.tenant is None:
         raise BadRequest("--tenant: name the tenant the key belongs to.")
-    limits = {work: getattr(options, f"limit_{work}") for work in ("read", "write", "admin")}
+    limits = {work: getattr(options, f"limit_{work}") for work in ("read", "write", "admin", "expand")}
     body: dict[str, Any] = {
         "tenant_id": options.tenant,
         "kind": options.kind,

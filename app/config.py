@@ -203,6 +203,15 @@ class Settings:
     rate_limit_admin: int = _setting(
         "RATE_LIMIT_ADMIN", _whole(0, 10**9), 6_000, "Administrative calls a minute for each key; 0 = no limit."
     )
+    rate_limit_expand: int = _setting(
+        "RATE_LIMIT_EXPAND",
+        _whole(0, 10**9),
+        30,
+        "Expansions of the graph a minute for each key, which count as reads too; 0 = no limit.",
+    )
+    expand_cap: int = _setting(
+        "EXPAND_CAP", _whole(2, 10**6), 60_000, "An expansion's limitNodes times its depth stays below this."
+    )
     worker_concurrency: int = _setting("WORKER_CONCURRENCY", _whole(1, 500), 10, "Jobs a worker runs at once.")
     lease_seconds: float = _setting(
         "LEASE_SECONDS", _decimal(0.5, 3600), 30.0, "How long a worker holds a job unheard."

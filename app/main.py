@@ -37,6 +37,7 @@ from app.notes.routes import router as notes_router
 from app.objects.bridges.routes import router as bridges_router
 from app.objects.routes import router as objects_router
 from app.objects.types.routes import router as types_router
+from app.objects.walking.routes import router as walking_router
 from app.pipeline.models import Models
 from app.pipeline.routes import router as pipeline_router
 from app.pipeline.tasks import BACKOFF, ExtractTask, link
@@ -194,6 +195,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
         "hold_denied": denied,
+        "expand_cap": settings.expand_cap,
         "fetch_rules": fetch_rules(settings),
         "recall_means": Means(vectors=vectors, accesses=accesses, denied=denied, rerankers=rerankers),
         "signer": Signer(database, settings.signing_key),
@@ -211,6 +213,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
             graph_router,
             types_router,
             objects_router,
+            walking_router,
             embedding_router,
             recall_router,
             cards_router,

@@ -9,7 +9,7 @@ import msgspec
 from app.db.database import Row
 from app.errors import BadRequest, Forbidden, TooLarge
 from app.objects.changes import encode_canonical, hash_content
-from app.objects.pointers import resolve
+from app.objects.pointers import parse_pointer, point_at
 from app.objects.types.validation import depth_of
 from app.web.auth import Principal
 from app.web.inputs import as_utc
@@ -81,7 +81,9 @@ def describe(row: Row, object_type: Row | None) -> Row:
 
 def embed_text(*, title: str | None, properties: dict[str, Any], paths: list[str] | None) -> str | None:
     """The text that is embedded of an object: its title and the words of what counts; None when there are none."""
-    counted: list[Any] = [properties] if paths is None else [resolve(properties, path) for path in paths]
+    counted: list[Any] = (
+        [properties] if paths is None else [point_at(properties, parse_pointer(path)) for path in paths]
+    )
     words = [str(value) for part in counted for value in _scalars(part) if isinstance(value, str) and value.strip()]
     text = "\n".join(dict.fromkeys([*([title] if title else []), *words]))
     return text[:MAX_EMBED_TEXT] or None

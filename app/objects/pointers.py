@@ -1,35 +1,49 @@
-"""JSON Pointer (RFC 6901)."""
+"""JSON Pointers (RFC 6901), and the two shorter ways to write one: dotted, and a bare name."""
 
-from typing import Any, cast
+import re
+from typing import Any, Final, cast
+
+MISSING: Final = object()
+"""What a pointer to nothing points at."""
+
+_ESCAPE = re.compile(r"~(?![01])")
+_INDEX = re.compile(r"(?:0|[1-9][0-9]*)\Z")
 
 
 def escape(name: str) -> str:
-    """A member's name as a part of a pointer."""
+    """A member's name as a token of a pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def split(pointer: str) -> list[str]:
-    """The names along a pointer; one that is none raises ValueError."""
-    if not pointer:
-        return []
-    if not pointer.startswith("/"):
+def parse_pointer(text: str) -> tuple[str, ...]:
+    """The tokens of a JSON Pointer; ValueError says what is wrong with it."""
+    if not text:
+        return ()
+    if not text.startswith("/"):
         raise ValueError("a JSON Pointer begins with /")
-    parts = pointer[1:].split("/")
-    for part in parts:
-        if "~" in part.replace("~0", "").replace("~1", ""):
-            raise ValueError("in a JSON Pointer ~ is written ~0, and / within a name ~1")
-    return [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    if _ESCAPE.search(text):
+        raise ValueError("in a JSON Pointer ~ is written ~0, and / is written ~1")
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
 
 
-def resolve(document: Any, pointer: str) -> Any:
-    """What stands at a place of a document; None when there is nothing."""
+def parse_path(text: str) -> tuple[str, ...]:
+    """The tokens of a path, whether it is a JSON Pointer, dotted or a bare name."""
+    if text.startswith("/"):
+        return parse_pointer(text)
+    tokens = tuple(text.split("."))
+    if not all(tokens):
+        raise ValueError("a name, names joined by single dots, or a JSON Pointer such as /properties/name")
+    return tokens
+
+
+def point_at(document: Any, tokens: tuple[str, ...]) -> Any:
+    """What the tokens point at within a document, or MISSING."""
     found = document
-    for name in split(pointer):
+    for token in tokens:
         if isinstance(found, dict):
-            found = cast(dict[str, Any], found).get(name)
-        elif isinstance(found, list) and name.isascii() and name.isdigit() and (name == "0" or name[0] != "0"):
-            members = cast(list[Any], found)
-            found = members[int(name)] if int(name) < len(members) else None
+            found = cast(dict[str, Any], found).get(token, MISSING)
+        elif isinstance(found, list) and _INDEX.match(token) and int(token) < len(cast(list[Any], found)):
+            found = cast(list[Any], found)[int(token)]
         else:
-            return None
+            return MISSING
     return found

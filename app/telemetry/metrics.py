@@ -58,6 +58,38 @@ EMBEDDING_BREAKER = Gauge(
     ["model"],
     multiprocess_mode="mostrecent",
 )
+WALK_SECONDS = Histogram(
+    "palimpsest_graph_walk_seconds",
+    "Time a walk over objects took.",
+    ["operation"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+WALKS_TRUNCATED = Counter(
+    "palimpsest_graph_walks_truncated",
+    "Walks over objects that a bound has cut short, by which.",
+    ["operation", "bound"],
+)
+WALK_DEPTH = Histogram(
+    "palimpsest_graph_walk_depth", "How many hops away the farthest object was.", ["operation"], buckets=range(9)
+)
+_COUNTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
+WALK_NODES = Histogram(
+    "palimpsest_graph_walk_nodes", "Objects that a walk has reached.", ["operation"], buckets=_COUNTS
+)
+WALK_EDGES = Histogram(
+    "palimpsest_graph_walk_edges", "Relationships that a walk tells of.", ["operation"], buckets=_COUNTS
+)
+
+
+def observe_walk(operation: str, *, seconds: float, truncated: str | None, depth: int, nodes: int, edges: int) -> None:
+    """Counts one walk over objects; `truncated` names the bound that was met."""
+    WALK_SECONDS.labels(operation).observe(seconds)
+    WALK_DEPTH.labels(operation).observe(depth)
+    WALK_NODES.labels(operation).observe(nodes)
+    WALK_EDGES.labels(operation).observe(edges)
+    if truncated is not None:
+        WALKS_TRUNCATED.labels(operation, truncated).inc()
+
 
 CHANGE_PATHS = Histogram(
     "palimpsest_change_paths",

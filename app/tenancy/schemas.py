@@ -130,6 +130,7 @@ class RateLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     read: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     write: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     admin: Annotated[int, Meta(ge=0, le=10**9)] | None = None
+    expand: Annotated[int, Meta(ge=0, le=10**9)] | None = None
 
 
 class KeyCreate(Create, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ SCOPES = (
 AGENT_SCOPES = tuple(scope for scope in SCOPES if scope != "admin" and not scope.startswith("graph:admin"))
 
 Kind = Literal["agent", "admin", "platform"]
-Work = Literal["read", "write", "admin"]
+Work = Literal["read", "write", "admin", "expand"]
 
 KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
 PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
@@ -50,6 +50,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What a route demands; every route under /v1 declares one."""
 
     work: Work
+    besides: Work | None = None
+    """A second budget it draws on, for what is dearer than most."""
     scopes: tuple[str, ...] = ()
     """One of these; none means any key will do."""
     kinds: tuple[Kind, ...] = ("agent", "admin")

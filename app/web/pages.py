@@ -27,4 +27,8 @@ class Page:
         if len(rows) <= self.limit:
             return rows, None
         page = rows[: self.limit]
-        return page, self._signer.sign(key(page[-1]), binding=self._binding)
+        return page, self.sign(key(page[-1]))
+
+    def sign(self, position: list[Any]) -> str:
+        """A cursor to a place in this list."""
+        return self._signer.sign(position, binding=self._binding)

@@ -44,6 +44,7 @@ class RateLimiter:
             "read": settings.rate_limit_read,
             "write": settings.rate_limit_write,
             "admin": settings.rate_limit_admin,
+            "expand": settings.rate_limit_expand,
         }
         self._buckets: dict[tuple[str, Work], _Bucket] = {}
 

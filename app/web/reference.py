@@ -43,7 +43,7 @@ TAGS = [
     Tag(name="recall", description="What fits a query, in the order of how well; and what was once returned."),
     Tag(name="graph", description="Walking the graph of facts: who is near whom."),
     Tag(name="types", description="Which properties objects and relationships have, and what may be linked."),
-    Tag(name="objects", description="What is curated: typed, versioned, never lost."),
+    Tag(name="objects", description="What is curated: typed, versioned, never lost; and walking it."),
     Tag(name="relationships", description="Directed links between objects, with versions of their own."),
     Tag(name="pipeline", description="What models make of notes: settings, reviews, and what it costs."),
     Tag(name="jobs", description="Background work, followed to its end."),

@@ -81,6 +81,8 @@ async def admit(
     connection.scope["state"]["who"] = who
     check_access(access, who)
     await limiter.take(who, access.work)
+    if access.besides is not None:
+        await limiter.take(who, access.besides)
     connection.scope["state"]["on_use"](who)
 
 

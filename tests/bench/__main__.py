@@ -14,6 +14,7 @@ from tests.bench.graph import neighbors
 from tests.bench.ground_floor import hot_read, http_rates, queue_rates
 from tests.bench.history import hidden_or_never, look_back
 from tests.bench.measure import Figure
+from tests.bench.objects import objects
 from tests.bench.pipeline import pipeline
 from tests.bench.recall import lexical, recall, vectors
 
@@ -26,6 +27,7 @@ BENCHES: dict[str, Callable[..., list[Figure]]] = {
     "look_back": look_back,
     "hidden": hidden_or_never,
     "neighbors": neighbors,
+    "objects": objects,
     "recall": recall,
     "lexical": lexical,
     "vectors": vectors,

@@ -4,6 +4,8 @@ from typing import Any, cast
 
 import msgspec
 
+from app.objects.pointers import escape
+
 # Definitions cost where they are referred to; these hold plain values.
 _NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -39,7 +41,7 @@ class _Measure:
             if isinstance(address := members.get("$id"), str):
                 self._places.setdefault(address.rpartition("/")[2], node)
             for name, member in members.items():
-                self._place(member, f"{path}/{name.replace('~', '~0').replace('/', '~1')}")
+                self._place(member, f"{path}/{escape(name)}")
         elif isinstance(node, list):
             for index, member in enumerate(cast(list[Any], node)):
                 self._place(member, f"{path}/{index}")

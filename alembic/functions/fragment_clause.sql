@@ -1,0 +1,28 @@
+-- What writes chosen fields of a row called x as members of a JSON object, each with a comma before it, as arguments of
+-- concat in SQL, the cheapest way to do so: p_include has them as fields, and as properties either true or the tree of
+-- those wanted.
+CREATE OR REPLACE FUNCTION fragment_clause(p_include jsonb)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    v_field text;
+    v_parts text := '';
+BEGIN
+    FOR v_field IN SELECT f.field FROM jsonb_array_elements_text(p_include -> 'fields') f(field) LOOP
+        v_parts := v_parts || format(', %L, ', format(',%s:', to_json(v_field))) || CASE
+            WHEN v_field IN ('version', 'weight') THEN format('coalesce(x.%I::text, ''null'')', v_field)
+            WHEN v_field IN ('effective_from', 'effective_to', 'valid_from', 'valid_to', 'created_at', 'updated_at')
+                THEN format('coalesce(to_char(x.%I AT TIME ZONE ''UTC'', ''\"YYYY-MM-DD"T"HH24:MI:SS.US"Z"\"''), '
+                            '''null'')', v_field)
+            ELSE format('coalesce(to_json(x.%I)::text, ''null'')', v_field)
+        END;
+    END LOOP;
+    IF p_include -> 'properties' = 'true'::jsonb THEN
+        v_parts := v_parts || ', '',"properties":'', x.properties';
+    ELSIF p_include ? 'properties' THEN
+        v_parts := v_parts || ', '',"properties":'', ' || property_clause(p_include -> 'properties', '{}');
+    END IF;
+    RETURN v_parts;
+END
+$$;
