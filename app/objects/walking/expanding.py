@@ -166,7 +166,7 @@ def _tell(who: Principal, ask: ExpandAsk, steps: list[Step], depth: int, row: Ro
             "max_depth": depth,
             "max_nodes": ask.limit_nodes,
             "max_edges": ask.limit_edges,
-            "direction": "phases" if ask.phases else steps[0].direction,
+            "direction": "phases" if ask.phases else ask.direction or "both",
         },
         node_count=row["node_count"],
         edge_count=row["edge_count"],

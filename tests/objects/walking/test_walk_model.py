@@ -184,6 +184,7 @@ def store(superuser: Superuser, nodes: list[dict[str, Any]], edges: list[dict[st
             cursor.executemany(RELATIONSHIP.encode(), [row(edge) for edge in edges])
 
 
+# Not shrunk: a graph that fails is small as it is, and shrinking it over HTTP takes minutes.
 @pytest.mark.slow
 @pytest.mark.usefixtures("types")
 @settings(
