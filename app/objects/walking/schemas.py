@@ -62,8 +62,8 @@ class ExpandAsk(Create, frozen=True, kw_only=True, rename="camel"):
     """Only objects with at least one of these labels; roots are exempt."""
     filters: WalkFilters = WalkFilters()
     limit_nodes: Annotated[int, Meta(ge=1, le=10_000)] = 2000
-    limit_edges: Annotated[int, Meta(ge=1, le=60_000)] = 20_000
-    limit_edges_per_node: Annotated[int, Meta(ge=0, le=60_000)] = 100
+    limit_edges: Annotated[int, Meta(ge=1, le=100_000)] = 50_000
+    limit_edges_per_node: Annotated[int, Meta(ge=0, le=100_000)] = 100
     """How many relationships of one object are crossed, the heaviest first; 0: as many as limitEdges."""
     include: Include = Include()
     dedupe: Dedupe = "node"

@@ -339,7 +339,7 @@ def test_what_is_told_of_it(graph: Graph, service: object) -> None:
         told.pop(name)
     assert told == {
         "event": "graph.expand", "type": "graph.expand", "tenant": "acme", "roots_count": 1,
-        "requested": {"max_depth": 3, "max_nodes": 500, "max_edges": 20_000, "direction": "both"},
+        "requested": {"max_depth": 3, "max_nodes": 500, "max_edges": 50_000, "direction": "both"},
         "node_count": 1, "edge_count": 0, "max_depth_reached": 0, "truncated": False,
         "filters": {"relationship_types": ["knows"], "object_types": [], "labels": ["x"],
                     "projection_include": ["title"], "projection_exclude": [], "include_relationship_properties": True},

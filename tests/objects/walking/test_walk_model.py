@@ -159,7 +159,7 @@ def questions(draw: st.DrawFn) -> dict[str, Any]:
     asked: dict[str, Any] = {
         "limitEdgesPerNode": draw(st.sampled_from([0, 0, 0, 1, 2, 5])),
         "limitNodes": draw(st.sampled_from([2000, 2000, 1, 2, 3, 5])),
-        "limitEdges": draw(st.sampled_from([20_000, 20_000, 1, 3, 6])),
+        "limitEdges": draw(st.sampled_from([50_000, 50_000, 1, 3, 6])),
         "dedupe": draw(st.sampled_from(["node", "edge", "path"])),
         "distinctNodes": draw(st.booleans()),
         "returnPaths": draw(st.booleans()),

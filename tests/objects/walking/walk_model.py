@@ -112,7 +112,7 @@ class Walk:
         ]
         self.phased = asked.get("phases") is not None
         self.depth = len(asked["phases"]) if self.phased else asked.get("maxDepth", 2)
-        self.cap, self.most = asked.get("limitNodes", 2000), asked.get("limitEdges", 20_000)
+        self.cap, self.most = asked.get("limitNodes", 2000), asked.get("limitEdges", 50_000)
         self.fan = asked.get("limitEdgesPerNode", 100) or self.most
         self.found = Found()
         self.depths: dict[str, int] = {}
