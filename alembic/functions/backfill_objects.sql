@@ -63,10 +63,11 @@ BEGIN
             CONTINUE WHEN v_object IS NULL;
             INSERT INTO graph_object_versions (
                 tenant_id, branch_id, canonical_id, version_id, version, project_id, type, key, title, labels,
-                properties, content_hash, written_by, created_at)
+                properties, content_hash, change_summary, written_by, created_at)
             VALUES (
                 v_tenant, v_main, v_object, v_object, 1, v_project, v_row.type, v_row.key, v_row.title, '{}',
-                v_row.properties, decode(v_row.content_hash, 'hex'), v_agent, v_now);
+                v_row.properties, decode(v_row.content_hash, 'hex'), end_summary(v_row.properties, NULL), v_agent,
+                v_now);
             v_made := v_made || v_object;
             made := made + 1;
         ELSE

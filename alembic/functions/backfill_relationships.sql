@@ -44,15 +44,8 @@ BEGIN
             valid_from, valid_to, properties, content_hash, created_at, updated_at, one_src, one_dst)
         SELECT v_tenant, v_main, w.relationship_id, w.relationship_id, 1, v_project, w.type, w.src_id, w.dst_id,
                w.confidence, w.valid_from, w.valid_to, '{}', decode(w.content_hash, 'hex'), v_now, v_now,
-               coalesce(k.multiplicity_src = 'one', false), coalesce(k.multiplicity_dst = 'one', false)
-        FROM wanted w
-        LEFT JOIN LATERAL (
-            SELECT t.multiplicity_src, t.multiplicity_dst FROM relationship_type_schemas t
-            WHERE t.tenant_id = v_tenant AND t.type = w.type AND t.status = 'active'
-            UNION ALL
-            SELECT g.multiplicity_src, g.multiplicity_dst FROM global_relationship_type_schemas g
-            WHERE g.type = w.type AND g.status = 'active'
-            LIMIT 1) k ON true
+               k.one_src, k.one_dst
+        FROM wanted w CROSS JOIN LATERAL multiplicity_of(v_tenant, w.type) k
         WHERE NOT EXISTS (
             SELECT FROM graph_relationships o
             WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.src_id = w.src_id AND o.type = w.type
@@ -64,9 +57,10 @@ BEGIN
     ), told AS (
         INSERT INTO graph_relationship_versions AS v (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight,
-            valid_from, valid_to, properties, content_hash, written_by, created_at)
+            valid_from, valid_to, properties, content_hash, change_summary, written_by, created_at)
         SELECT m.tenant_id, m.branch_id, m.canonical_id, m.version_id, m.version, m.project_id, m.type, m.src_id,
-               m.dst_id, m.weight, m.valid_from, m.valid_to, m.properties, m.content_hash, v_agent, m.created_at
+               m.dst_id, m.weight, m.valid_from, m.valid_to, m.properties, m.content_hash,
+               end_summary(m.properties, NULL), v_agent, m.created_at
         FROM made m
         RETURNING v.canonical_id
     )

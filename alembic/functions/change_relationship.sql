@@ -13,6 +13,7 @@ BEGIN
         type text, src_id uuid, dst_id uuid, weight double precision, role_src text, role_dst text,
         valid_from timestamptz, valid_to timestamptz, properties jsonb, evidence jsonb, content_hash text,
         schema_version int, deleted_at timestamptz, change_summary jsonb);
+    PERFORM hold_types(p_tenant, ARRAY[r.type], false);
     UPDATE graph_relationships x
     SET version_id = r.version_id, version = r.version, weight = r.weight, role_src = r.role_src, role_dst = r.role_dst,
         valid_from = r.valid_from, valid_to = r.valid_to, properties = r.properties, evidence = r.evidence,

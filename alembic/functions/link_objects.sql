@@ -1,7 +1,7 @@
 -- Stores new relationships, each with its first version, and answers of each what became of it: `created`; `exists`
 -- with the one that links the same objects in the same way; `src` or `dst`, the side on which its type allows no second
--- one. That is kept by unique indexes: whoever comes second waits for the first and then loses. Rows are whole
--- relationships as JSON. Runs with the rights of its caller, who holds both ends.
+-- one; `again`: what stood in its way is gone. That is kept by unique indexes: whoever comes second waits for the first
+-- and then loses. Rows are whole relationships as JSON. Runs with the rights of its caller, who holds both ends.
 CREATE OR REPLACE FUNCTION link_objects(p_tenant text, p_agent text, p_rows json, p_now timestamptz)
 RETURNS TABLE (canonical_id uuid, outcome text, existing_id uuid)
 LANGUAGE plpgsql VOLATILE
@@ -12,10 +12,7 @@ DECLARE
     v_made uuid[];
 BEGIN
     -- Whoever changes how many there may be waits for us, or we for them.
-    PERFORM FROM relationship_type_schemas t
-    WHERE t.tenant_id = p_tenant AND t.status = 'active'
-      AND t.type IN (SELECT r.type FROM json_to_recordset(p_rows) AS r(type text))
-    ORDER BY t.type FOR SHARE;
+    PERFORM hold_types(p_tenant, ARRAY(SELECT DISTINCT r.type FROM json_to_recordset(p_rows) AS r(type text)), false);
     WITH given AS (
         SELECT r.*, t.one_src, t.one_dst
         FROM json_to_recordset(p_rows) AS r(
@@ -63,13 +60,18 @@ BEGIN
     RETURN QUERY
     SELECT r.canonical_id,
            CASE WHEN r.canonical_id = ANY (v_made) THEN 'created' WHEN e.canonical_id IS NOT NULL THEN 'exists'
-                WHEN (SELECT m.one_src FROM multiplicity_of(p_tenant, r.type) m) AND EXISTS (
+                WHEN m.one_src AND EXISTS (
                     SELECT FROM graph_relationships o
                     WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.src_id = r.src_id
                       AND o.type = r.type AND o.deleted_at IS NULL) THEN 'src'
-                ELSE 'dst' END,
+                WHEN m.one_dst AND EXISTS (
+                    SELECT FROM graph_relationships o
+                    WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.dst_id = r.dst_id
+                      AND o.type = r.type AND o.deleted_at IS NULL) THEN 'dst'
+                ELSE 'again' END,
            e.canonical_id
     FROM json_to_recordset(p_rows) AS r(branch_id uuid, canonical_id uuid, type text, src_id uuid, dst_id uuid)
+    CROSS JOIN LATERAL multiplicity_of(p_tenant, r.type) m
     LEFT JOIN graph_relationships e
         ON e.tenant_id = p_tenant AND e.branch_id = r.branch_id AND e.src_id = r.src_id AND e.dst_id = r.dst_id
        AND e.type = r.type AND e.deleted_at IS NULL AND e.canonical_id <> r.canonical_id;

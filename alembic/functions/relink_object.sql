@@ -1,48 +1,71 @@
--- Restores the relationships that went with an object that is restored itself, each by a new version: those whose other
--- end is live and whose place is still free. Answers how many. Runs with the rights of its caller, who holds the
--- object.
-CREATE OR REPLACE FUNCTION relink_object(p_tenant text, p_agent text, p_object uuid, p_now timestamptz)
+-- Restores the relationships that went with an object that is restored itself, or with their other end while that is
+-- there again: each by a new version, where both ends are live and its place is free. Answers how many.
+-- Of the owner, as unlink_object is. Other ends are held, so that nobody deletes them meanwhile; whoever takes a place at
+-- this very moment keeps it.
+CREATE OR REPLACE FUNCTION relink_object(p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
-    v_count bigint;
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_gone uuid[];
+    v_count bigint := 0;
+    r record;
 BEGIN
-    WITH held AS (
-        SELECT r.branch_id, r.canonical_id, r.version_id, make_id() AS next_id FROM graph_relationships r
-        WHERE r.tenant_id = p_tenant AND r.deleted_with = p_object AND r.deleted_at IS NOT NULL
-          AND NOT EXISTS (SELECT FROM graph_objects o
-                          WHERE o.tenant_id = p_tenant AND o.canonical_id IN (r.src_id, r.dst_id)
-                            AND o.canonical_id <> p_object AND o.deleted_at IS NOT NULL)
-          AND NOT EXISTS (SELECT FROM graph_relationships o
-                          WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.deleted_at IS NULL
-                            AND o.type = r.type AND o.src_id = r.src_id AND (o.dst_id = r.dst_id OR r.one_src))
-          AND NOT EXISTS (SELECT FROM graph_relationships o
-                          WHERE r.one_dst AND o.tenant_id = p_tenant AND o.branch_id = r.branch_id
-                            AND o.deleted_at IS NULL AND o.type = r.type AND o.dst_id = r.dst_id)
-        ORDER BY r.canonical_id FOR UPDATE
-    ), back AS (
-        UPDATE graph_relationships r
-        SET version_id = h.next_id, version = r.version + 1, deleted_at = NULL, updated_at = p_now, deleted_with = NULL
-        FROM held h
-        WHERE r.tenant_id = p_tenant AND r.canonical_id = h.canonical_id AND r.branch_id = h.branch_id
-        RETURNING r.*, h.version_id AS before_id
-    ), told AS (
+    v_gone := ARRAY(
+        SELECT x.canonical_id FROM graph_relationships x
+        WHERE x.tenant_id = v_tenant AND x.src_id = p_object AND x.deleted_with IS NOT NULL
+        UNION
+        SELECT x.canonical_id FROM graph_relationships x
+        WHERE x.tenant_id = v_tenant AND x.dst_id = p_object AND x.deleted_with IS NOT NULL);
+    IF v_gone = '{}' THEN
+        RETURN 0;
+    END IF;
+    PERFORM FROM graph_objects o
+    WHERE o.tenant_id = v_tenant AND o.canonical_id IN (
+        SELECT e.id FROM graph_relationships x CROSS JOIN LATERAL (VALUES (x.src_id), (x.dst_id)) e(id)
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone) AND e.id <> p_object)
+    ORDER BY o.canonical_id, o.branch_id FOR SHARE;
+    PERFORM hold_types(v_tenant, ARRAY(
+        SELECT DISTINCT x.type FROM graph_relationships x
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone)), false);
+    FOR r IN
+        SELECT x.*, m.one_src AS now_one_src, m.one_dst AS now_one_dst, make_id() AS next_id FROM graph_relationships x
+        CROSS JOIN LATERAL multiplicity_of(v_tenant, x.type) m
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone) AND x.deleted_with IS NOT NULL
+        ORDER BY x.updated_at DESC, x.canonical_id FOR UPDATE OF x
+    LOOP
+        CONTINUE WHEN EXISTS (
+                SELECT FROM graph_objects o
+                WHERE o.tenant_id = v_tenant AND o.canonical_id IN (r.src_id, r.dst_id) AND o.deleted_at IS NOT NULL)
+            OR EXISTS (
+                SELECT FROM graph_relationships o
+                WHERE o.tenant_id = v_tenant AND o.branch_id = r.branch_id AND o.src_id = r.src_id AND o.type = r.type
+                  AND (o.dst_id = r.dst_id OR r.now_one_src) AND o.deleted_at IS NULL AND o.suppression = 0)
+            OR (r.now_one_dst AND EXISTS (
+                SELECT FROM graph_relationships o
+                WHERE o.tenant_id = v_tenant AND o.branch_id = r.branch_id AND o.dst_id = r.dst_id AND o.type = r.type
+                  AND o.deleted_at IS NULL AND o.suppression = 0));
+        BEGIN
+            UPDATE graph_relationships x
+            SET version_id = r.next_id, version = r.version + 1, deleted_at = NULL, updated_at = p_now,
+                deleted_with = NULL, one_src = r.now_one_src, one_dst = r.now_one_dst
+            WHERE x.tenant_id = v_tenant AND x.canonical_id = r.canonical_id AND x.branch_id = r.branch_id;
+        EXCEPTION WHEN unique_violation THEN
+            CONTINUE;
+        END;
         INSERT INTO graph_relationship_versions (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
-            role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
+            role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, suppression,
             supersedes_id, change_summary, written_by, created_at)
-        SELECT b.tenant_id, b.branch_id, b.canonical_id, b.version_id, b.version, b.project_id, b.type, b.src_id,
-               b.dst_id, b.weight, b.role_src, b.role_dst, b.valid_from, b.valid_to, b.properties, b.evidence,
-               b.content_hash, b.schema_version, NULL, b.suppression, b.before_id,
-               jsonb_build_object('added', '{}'::jsonb, 'removed', '[]'::jsonb, 'updated', '{}'::jsonb,
-                   'paths', '[]'::jsonb, 'meta', jsonb_build_object('added', 0, 'removed', 0, 'updated', 0,
-                                                                    'restored', true)),
-               p_agent, p_now
-        FROM back b
-        RETURNING version_id
-    ) SELECT count(*) INTO v_count FROM told;
+        VALUES (v_tenant, r.branch_id, r.canonical_id, r.next_id, r.version + 1, r.project_id, r.type, r.src_id,
+                r.dst_id, r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
+                r.content_hash, r.schema_version, r.suppression, r.version_id, end_summary(r.properties, 'restored'),
+                p_agent, p_now);
+        v_count := v_count + 1;
+    END LOOP;
     RETURN v_count;
 END
 $$;

@@ -11,10 +11,11 @@ BEGIN
     INSERT INTO graph_object_versions (
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, subtype, key, title, status, labels,
         effective_from, effective_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
-        supersedes_id, written_by, created_at)
+        supersedes_id, change_summary, written_by, created_at)
     SELECT o.tenant_id, o.branch_id, o.canonical_id, v_version, o.version + 1, o.project_id, o.type, o.subtype, o.key,
            o.title, o.status, o.labels, o.effective_from, o.effective_to, o.properties, o.evidence, o.content_hash,
-           o.schema_version, p_now, o.suppression, o.version_id, p_agent, p_now
+           o.schema_version, p_now, o.suppression, o.version_id,
+           end_summary(o.properties, 'deleted'), p_agent, p_now
     FROM graph_objects o
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
     UPDATE graph_objects o

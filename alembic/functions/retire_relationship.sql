@@ -11,10 +11,11 @@ BEGIN
     INSERT INTO graph_relationship_versions (
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
         role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
-        supersedes_id, written_by, created_at)
+        supersedes_id, change_summary, written_by, created_at)
     SELECT r.tenant_id, r.branch_id, r.canonical_id, v_version, r.version + 1, r.project_id, r.type, r.src_id, r.dst_id,
            r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, r.content_hash,
-           r.schema_version, p_now, r.suppression, r.version_id, p_agent, p_now
+           r.schema_version, p_now, r.suppression, r.version_id,
+           end_summary(r.properties, 'deleted'), p_agent, p_now
     FROM graph_relationships r
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
     UPDATE graph_relationships r

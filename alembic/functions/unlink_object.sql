@@ -1,25 +1,29 @@
 -- Deletes the live relationships of an object that is deleted itself, each by a new version; they remember with what
--- they went. Answers how many. Runs with the rights of its caller, who holds the object.
-CREATE OR REPLACE FUNCTION unlink_object(p_tenant text, p_agent text, p_object uuid, p_now timestamptz)
+-- they went. Answers how many.
+-- Of the owner: an object of every project is linked in all of them, and what a tombstone hides would come back without
+-- its end.
+CREATE OR REPLACE FUNCTION unlink_object(p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_count bigint;
 BEGIN
     WITH held AS (
         SELECT r.branch_id, r.canonical_id, r.version_id, make_id() AS next_id FROM graph_relationships r
-        WHERE r.tenant_id = p_tenant AND r.deleted_at IS NULL
-          AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = p_tenant)
+        WHERE r.tenant_id = v_tenant AND r.deleted_at IS NULL
+          AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = v_tenant)
           AND (r.src_id = p_object OR r.dst_id = p_object)
-        ORDER BY r.canonical_id FOR UPDATE
+        ORDER BY r.canonical_id, r.branch_id FOR UPDATE
     ), gone AS (
         UPDATE graph_relationships r
         SET version_id = h.next_id, version = r.version + 1, deleted_at = p_now, updated_at = p_now,
             deleted_with = p_object
         FROM held h
-        WHERE r.tenant_id = p_tenant AND r.canonical_id = h.canonical_id AND r.branch_id = h.branch_id
+        WHERE r.tenant_id = v_tenant AND r.canonical_id = h.canonical_id AND r.branch_id = h.branch_id
         RETURNING r.*, h.version_id AS before_id
     ), told AS (
         INSERT INTO graph_relationship_versions (
@@ -29,15 +33,8 @@ BEGIN
         SELECT g.tenant_id, g.branch_id, g.canonical_id, g.version_id, g.version, g.project_id, g.type, g.src_id,
                g.dst_id, g.weight, g.role_src, g.role_dst, g.valid_from, g.valid_to, g.properties, g.evidence,
                g.content_hash, g.schema_version, g.deleted_at, g.suppression, g.before_id,
-               jsonb_build_object('added', '{}'::jsonb, 'removed', p.paths, 'updated', '{}'::jsonb, 'paths', p.paths,
-                   'meta', jsonb_build_object('added', 0, 'removed', jsonb_array_length(p.paths), 'updated', 0,
-                                              'deleted', true)),
-               p_agent, p_now
+               end_summary(g.properties, 'deleted'), p_agent, p_now
         FROM gone g
-        CROSS JOIN LATERAL (
-            SELECT coalesce(jsonb_agg('/' || replace(replace(k.name, '~', '~0'), '/', '~1') ORDER BY k.name), '[]')
-                   AS paths
-            FROM jsonb_object_keys(g.properties) k(name)) p
         RETURNING version_id
     ) SELECT count(*) INTO v_count FROM told;
     RETURN v_count;

@@ -244,7 +244,9 @@ COMMENT ON COLUMN graph_relationships.schema_version IS 'of its type, by which i
 COMMENT ON COLUMN graph_relationships.one_src IS 'its type allows one such relationship from an object';
 COMMENT ON COLUMN graph_relationships.one_dst IS 'and one to an object';
 COMMENT ON COLUMN graph_relationships.deleted_with IS 'the object whose deletion took it along';
-CREATE INDEX graph_relationships_gone_idx ON graph_relationships (tenant_id, deleted_with)
+CREATE INDEX graph_relationships_gone_dst_idx ON graph_relationships (tenant_id, dst_id)
+        WHERE deleted_with IS NOT NULL;
+CREATE INDEX graph_relationships_gone_src_idx ON graph_relationships (tenant_id, src_id)
         WHERE deleted_with IS NOT NULL;
 CREATE INDEX graph_relationships_in_idx ON graph_relationships
         (tenant_id, branch_id, dst_id, weight DESC NULLS LAST, canonical_id DESC)
@@ -387,10 +389,11 @@ BEGIN
             CONTINUE WHEN v_object IS NULL;
             INSERT INTO graph_object_versions (
                 tenant_id, branch_id, canonical_id, version_id, version, project_id, type, key, title, labels,
-                properties, content_hash, written_by, created_at)
+                properties, content_hash, change_summary, written_by, created_at)
             VALUES (
                 v_tenant, v_main, v_object, v_object, 1, v_project, v_row.type, v_row.key, v_row.title, '{}',
-                v_row.properties, decode(v_row.content_hash, 'hex'), v_agent, v_now);
+                v_row.properties, decode(v_row.content_hash, 'hex'), end_summary(v_row.properties, NULL), v_agent,
+                v_now);
             v_made := v_made || v_object;
             made := made + 1;
         ELSE
@@ -448,15 +451,8 @@ BEGIN
             valid_from, valid_to, properties, content_hash, created_at, updated_at, one_src, one_dst)
         SELECT v_tenant, v_main, w.relationship_id, w.relationship_id, 1, v_project, w.type, w.src_id, w.dst_id,
                w.confidence, w.valid_from, w.valid_to, '{}', decode(w.content_hash, 'hex'), v_now, v_now,
-               coalesce(k.multiplicity_src = 'one', false), coalesce(k.multiplicity_dst = 'one', false)
-        FROM wanted w
-        LEFT JOIN LATERAL (
-            SELECT t.multiplicity_src, t.multiplicity_dst FROM relationship_type_schemas t
-            WHERE t.tenant_id = v_tenant AND t.type = w.type AND t.status = 'active'
-            UNION ALL
-            SELECT g.multiplicity_src, g.multiplicity_dst FROM global_relationship_type_schemas g
-            WHERE g.type = w.type AND g.status = 'active'
-            LIMIT 1) k ON true
+               k.one_src, k.one_dst
+        FROM wanted w CROSS JOIN LATERAL multiplicity_of(v_tenant, w.type) k
         WHERE NOT EXISTS (
             SELECT FROM graph_relationships o
             WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.src_id = w.src_id AND o.type = w.type
@@ -468,9 +464,10 @@ BEGIN
     ), told AS (
         INSERT INTO graph_relationship_versions AS v (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight,
-            valid_from, valid_to, properties, content_hash, written_by, created_at)
+            valid_from, valid_to, properties, content_hash, change_summary, written_by, created_at)
         SELECT m.tenant_id, m.branch_id, m.canonical_id, m.version_id, m.version, m.project_id, m.type, m.src_id,
-               m.dst_id, m.weight, m.valid_from, m.valid_to, m.properties, m.content_hash, v_agent, m.created_at
+               m.dst_id, m.weight, m.valid_from, m.valid_to, m.properties, m.content_hash,
+               end_summary(m.properties, NULL), v_agent, m.created_at
         FROM made m
         RETURNING v.canonical_id
     )
@@ -601,6 +598,7 @@ BEGIN
         type text, src_id uuid, dst_id uuid, weight double precision, role_src text, role_dst text,
         valid_from timestamptz, valid_to timestamptz, properties jsonb, evidence jsonb, content_hash text,
         schema_version int, deleted_at timestamptz, change_summary jsonb);
+    PERFORM hold_types(p_tenant, ARRAY[r.type], false);
     UPDATE graph_relationships x
     SET version_id = r.version_id, version = r.version, weight = r.weight, role_src = r.role_src, role_dst = r.role_dst,
         valid_from = r.valid_from, valid_to = r.valid_to, properties = r.properties, evidence = r.evidence,
@@ -705,6 +703,41 @@ BEGIN
         UNION
         SELECT r.canonical_id FROM graph_relationships r
         WHERE r.tenant_id = p_tenant AND (r.src_id = ANY (objects) OR r.dst_id = ANY (objects)));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION end_summary(p_properties jsonb, p_mark text)
+RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    v_names jsonb;
+    v_count int;
+    v_bytes int := octet_length(p_properties::text);
+    v_small boolean;
+    v_gone boolean := p_mark IS NOT DISTINCT FROM 'deleted';
+    v_added jsonb;
+BEGIN
+    SELECT coalesce(jsonb_agg('/' || replace(replace(k.name, '~', '~0'), '/', '~1') ORDER BY k.name), '[]'), count(*)
+    INTO v_names, v_count FROM jsonb_object_keys(p_properties) k(name);
+    IF octet_length(v_names::text) > 4096 THEN
+        v_names := '[""]';
+    END IF;
+    v_small := v_bytes <= 2048 AND v_names <> '[""]';
+    SELECT coalesce(jsonb_object_agg('/' || replace(replace(p.name, '~', '~0'), '/', '~1'), p.value), '{}')
+    INTO v_added FROM jsonb_each(p_properties) p(name, value) WHERE v_small AND NOT v_gone;
+    RETURN jsonb_build_object(
+        'added', CASE WHEN v_gone OR v_small THEN v_added
+                      ELSE jsonb_build_object('count', v_count, 'elided', true) END,
+        'removed', CASE WHEN v_gone THEN v_names ELSE '[]' END,
+        'updated', '{}'::jsonb, 'paths', v_names,
+        'meta', jsonb_strip_nulls(jsonb_build_object(
+            'added', CASE WHEN v_gone THEN 0 ELSE v_count END, 'removed', CASE WHEN v_gone THEN v_count ELSE 0 END,
+            'updated', 0, 'propBytesBefore', CASE WHEN v_gone THEN v_bytes ELSE 2 END,
+            'propBytesAfter', CASE WHEN v_gone THEN 2 ELSE v_bytes END,
+            'deleted', CASE WHEN p_mark = 'deleted' THEN true END,
+            'restored', CASE WHEN p_mark = 'restored' THEN true END)));
 END
 $$;
 """,
@@ -993,6 +1026,26 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION hold_types(p_tenant text, p_types text[], p_change boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_lock bigint;
+BEGIN
+    FOR v_lock IN
+        SELECT DISTINCT hashtextextended(p_tenant || ' ' || t.type, 7) FROM unnest(p_types) t(type) ORDER BY 1
+    LOOP
+        IF p_change THEN
+            PERFORM pg_advisory_xact_lock(v_lock);
+        ELSE
+            PERFORM pg_advisory_xact_lock_shared(v_lock);
+        END IF;
+    END LOOP;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION link_objects(p_tenant text, p_agent text, p_rows json, p_now timestamptz)
 RETURNS TABLE (canonical_id uuid, outcome text, existing_id uuid)
 LANGUAGE plpgsql VOLATILE
@@ -1003,10 +1056,7 @@ DECLARE
     v_made uuid[];
 BEGIN
     -- Whoever changes how many there may be waits for us, or we for them.
-    PERFORM FROM relationship_type_schemas t
-    WHERE t.tenant_id = p_tenant AND t.status = 'active'
-      AND t.type IN (SELECT r.type FROM json_to_recordset(p_rows) AS r(type text))
-    ORDER BY t.type FOR SHARE;
+    PERFORM hold_types(p_tenant, ARRAY(SELECT DISTINCT r.type FROM json_to_recordset(p_rows) AS r(type text)), false);
     WITH given AS (
         SELECT r.*, t.one_src, t.one_dst
         FROM json_to_recordset(p_rows) AS r(
@@ -1054,13 +1104,18 @@ BEGIN
     RETURN QUERY
     SELECT r.canonical_id,
            CASE WHEN r.canonical_id = ANY (v_made) THEN 'created' WHEN e.canonical_id IS NOT NULL THEN 'exists'
-                WHEN (SELECT m.one_src FROM multiplicity_of(p_tenant, r.type) m) AND EXISTS (
+                WHEN m.one_src AND EXISTS (
                     SELECT FROM graph_relationships o
                     WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.src_id = r.src_id
                       AND o.type = r.type AND o.deleted_at IS NULL) THEN 'src'
-                ELSE 'dst' END,
+                WHEN m.one_dst AND EXISTS (
+                    SELECT FROM graph_relationships o
+                    WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.dst_id = r.dst_id
+                      AND o.type = r.type AND o.deleted_at IS NULL) THEN 'dst'
+                ELSE 'again' END,
            e.canonical_id
     FROM json_to_recordset(p_rows) AS r(branch_id uuid, canonical_id uuid, type text, src_id uuid, dst_id uuid)
+    CROSS JOIN LATERAL multiplicity_of(p_tenant, r.type) m
     LEFT JOIN graph_relationships e
         ON e.tenant_id = p_tenant AND e.branch_id = r.branch_id AND e.src_id = r.src_id AND e.dst_id = r.dst_id
        AND e.type = r.type AND e.deleted_at IS NULL AND e.canonical_id <> r.canonical_id;
@@ -1148,7 +1203,7 @@ END
 $$;
 """,
     """
-CREATE OR REPLACE FUNCTION mark_multiplicity(p_type text, p_one_src boolean, p_one_dst boolean)
+CREATE OR REPLACE FUNCTION mark_multiplicity(p_type text)
 RETURNS TABLE (side text, object_id uuid, objects bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -1158,15 +1213,17 @@ AS $$
 DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
+    m record;
 BEGIN
+    m := multiplicity_of(v_tenant, p_type);
     RETURN QUERY
     WITH crowded AS (
         SELECT 'src' AS side, r.src_id AS object_id, max(r.project_id) AS project_id FROM graph_relationships r
-        WHERE p_one_src AND r.tenant_id = v_tenant AND r.type = p_type AND r.deleted_at IS NULL AND r.suppression = 0
+        WHERE m.one_src AND r.tenant_id = v_tenant AND r.type = p_type AND r.deleted_at IS NULL AND r.suppression = 0
         GROUP BY r.branch_id, r.src_id HAVING count(*) > 1
         UNION ALL
         SELECT 'dst', r.dst_id, max(r.project_id) FROM graph_relationships r
-        WHERE p_one_dst AND r.tenant_id = v_tenant AND r.type = p_type AND r.deleted_at IS NULL AND r.suppression = 0
+        WHERE m.one_dst AND r.tenant_id = v_tenant AND r.type = p_type AND r.deleted_at IS NULL AND r.suppression = 0
         GROUP BY r.branch_id, r.dst_id HAVING count(*) > 1
     )
     SELECT c.side, shown.object_id, count(*) FROM crowded c
@@ -1174,8 +1231,8 @@ BEGIN
         SELECT CASE WHEN coalesce(c.project_id, v_project) = v_project THEN c.object_id END AS object_id) shown
     GROUP BY c.side, shown.object_id ORDER BY 1 DESC, 2 LIMIT 20;
     IF NOT FOUND THEN
-        UPDATE graph_relationships r SET one_src = p_one_src, one_dst = p_one_dst
-        WHERE r.tenant_id = v_tenant AND r.type = p_type AND (r.one_src <> p_one_src OR r.one_dst <> p_one_dst);
+        UPDATE graph_relationships r SET one_src = m.one_src, one_dst = m.one_dst
+        WHERE r.tenant_id = v_tenant AND r.type = p_type AND (r.one_src <> m.one_src OR r.one_dst <> m.one_dst);
     END IF;
 END
 $$;
@@ -1361,48 +1418,70 @@ END
 $$;
 """,
     """
-CREATE OR REPLACE FUNCTION relink_object(p_tenant text, p_agent text, p_object uuid, p_now timestamptz)
+CREATE OR REPLACE FUNCTION relink_object(p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
-    v_count bigint;
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_gone uuid[];
+    v_count bigint := 0;
+    r record;
 BEGIN
-    WITH held AS (
-        SELECT r.branch_id, r.canonical_id, r.version_id, make_id() AS next_id FROM graph_relationships r
-        WHERE r.tenant_id = p_tenant AND r.deleted_with = p_object AND r.deleted_at IS NOT NULL
-          AND NOT EXISTS (SELECT FROM graph_objects o
-                          WHERE o.tenant_id = p_tenant AND o.canonical_id IN (r.src_id, r.dst_id)
-                            AND o.canonical_id <> p_object AND o.deleted_at IS NOT NULL)
-          AND NOT EXISTS (SELECT FROM graph_relationships o
-                          WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.deleted_at IS NULL
-                            AND o.type = r.type AND o.src_id = r.src_id AND (o.dst_id = r.dst_id OR r.one_src))
-          AND NOT EXISTS (SELECT FROM graph_relationships o
-                          WHERE r.one_dst AND o.tenant_id = p_tenant AND o.branch_id = r.branch_id
-                            AND o.deleted_at IS NULL AND o.type = r.type AND o.dst_id = r.dst_id)
-        ORDER BY r.canonical_id FOR UPDATE
-    ), back AS (
-        UPDATE graph_relationships r
-        SET version_id = h.next_id, version = r.version + 1, deleted_at = NULL, updated_at = p_now, deleted_with = NULL
-        FROM held h
-        WHERE r.tenant_id = p_tenant AND r.canonical_id = h.canonical_id AND r.branch_id = h.branch_id
-        RETURNING r.*, h.version_id AS before_id
-    ), told AS (
+    v_gone := ARRAY(
+        SELECT x.canonical_id FROM graph_relationships x
+        WHERE x.tenant_id = v_tenant AND x.src_id = p_object AND x.deleted_with IS NOT NULL
+        UNION
+        SELECT x.canonical_id FROM graph_relationships x
+        WHERE x.tenant_id = v_tenant AND x.dst_id = p_object AND x.deleted_with IS NOT NULL);
+    IF v_gone = '{}' THEN
+        RETURN 0;
+    END IF;
+    PERFORM FROM graph_objects o
+    WHERE o.tenant_id = v_tenant AND o.canonical_id IN (
+        SELECT e.id FROM graph_relationships x CROSS JOIN LATERAL (VALUES (x.src_id), (x.dst_id)) e(id)
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone) AND e.id <> p_object)
+    ORDER BY o.canonical_id, o.branch_id FOR SHARE;
+    PERFORM hold_types(v_tenant, ARRAY(
+        SELECT DISTINCT x.type FROM graph_relationships x
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone)), false);
+    FOR r IN
+        SELECT x.*, m.one_src AS now_one_src, m.one_dst AS now_one_dst, make_id() AS next_id FROM graph_relationships x
+        CROSS JOIN LATERAL multiplicity_of(v_tenant, x.type) m
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone) AND x.deleted_with IS NOT NULL
+        ORDER BY x.updated_at DESC, x.canonical_id FOR UPDATE OF x
+    LOOP
+        CONTINUE WHEN EXISTS (
+                SELECT FROM graph_objects o
+                WHERE o.tenant_id = v_tenant AND o.canonical_id IN (r.src_id, r.dst_id) AND o.deleted_at IS NOT NULL)
+            OR EXISTS (
+                SELECT FROM graph_relationships o
+                WHERE o.tenant_id = v_tenant AND o.branch_id = r.branch_id AND o.src_id = r.src_id AND o.type = r.type
+                  AND (o.dst_id = r.dst_id OR r.now_one_src) AND o.deleted_at IS NULL AND o.suppression = 0)
+            OR (r.now_one_dst AND EXISTS (
+                SELECT FROM graph_relationships o
+                WHERE o.tenant_id = v_tenant AND o.branch_id = r.branch_id AND o.dst_id = r.dst_id AND o.type = r.type
+                  AND o.deleted_at IS NULL AND o.suppression = 0));
+        BEGIN
+            UPDATE graph_relationships x
+            SET version_id = r.next_id, version = r.version + 1, deleted_at = NULL, updated_at = p_now,
+                deleted_with = NULL, one_src = r.now_one_src, one_dst = r.now_one_dst
+            WHERE x.tenant_id = v_tenant AND x.canonical_id = r.canonical_id AND x.branch_id = r.branch_id;
+        EXCEPTION WHEN unique_violation THEN
+            CONTINUE;
+        END;
         INSERT INTO graph_relationship_versions (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
-            role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
+            role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, suppression,
             supersedes_id, change_summary, written_by, created_at)
-        SELECT b.tenant_id, b.branch_id, b.canonical_id, b.version_id, b.version, b.project_id, b.type, b.src_id,
-               b.dst_id, b.weight, b.role_src, b.role_dst, b.valid_from, b.valid_to, b.properties, b.evidence,
-               b.content_hash, b.schema_version, NULL, b.suppression, b.before_id,
-               jsonb_build_object('added', '{}'::jsonb, 'removed', '[]'::jsonb, 'updated', '{}'::jsonb,
-                   'paths', '[]'::jsonb, 'meta', jsonb_build_object('added', 0, 'removed', 0, 'updated', 0,
-                                                                    'restored', true)),
-               p_agent, p_now
-        FROM back b
-        RETURNING version_id
-    ) SELECT count(*) INTO v_count FROM told;
+        VALUES (v_tenant, r.branch_id, r.canonical_id, r.next_id, r.version + 1, r.project_id, r.type, r.src_id,
+                r.dst_id, r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
+                r.content_hash, r.schema_version, r.suppression, r.version_id, end_summary(r.properties, 'restored'),
+                p_agent, p_now);
+        v_count := v_count + 1;
+    END LOOP;
     RETURN v_count;
 END
 $$;
@@ -1536,10 +1615,11 @@ BEGIN
     INSERT INTO graph_object_versions (
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, subtype, key, title, status, labels,
         effective_from, effective_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
-        supersedes_id, written_by, created_at)
+        supersedes_id, change_summary, written_by, created_at)
     SELECT o.tenant_id, o.branch_id, o.canonical_id, v_version, o.version + 1, o.project_id, o.type, o.subtype, o.key,
            o.title, o.status, o.labels, o.effective_from, o.effective_to, o.properties, o.evidence, o.content_hash,
-           o.schema_version, p_now, o.suppression, o.version_id, p_agent, p_now
+           o.schema_version, p_now, o.suppression, o.version_id,
+           end_summary(o.properties, 'deleted'), p_agent, p_now
     FROM graph_objects o
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
     UPDATE graph_objects o
@@ -1564,10 +1644,11 @@ BEGIN
     INSERT INTO graph_relationship_versions (
         tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
         role_dst, valid_from, valid_to, properties, evidence, content_hash, schema_version, deleted_at, suppression,
-        supersedes_id, written_by, created_at)
+        supersedes_id, change_summary, written_by, created_at)
     SELECT r.tenant_id, r.branch_id, r.canonical_id, v_version, r.version + 1, r.project_id, r.type, r.src_id, r.dst_id,
            r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, r.content_hash,
-           r.schema_version, p_now, r.suppression, r.version_id, p_agent, p_now
+           r.schema_version, p_now, r.suppression, r.version_id,
+           end_summary(r.properties, 'deleted'), p_agent, p_now
     FROM graph_relationships r
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
     UPDATE graph_relationships r
@@ -1734,26 +1815,28 @@ END
 $$;
 """,
     """
-CREATE OR REPLACE FUNCTION unlink_object(p_tenant text, p_agent text, p_object uuid, p_now timestamptz)
+CREATE OR REPLACE FUNCTION unlink_object(p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_count bigint;
 BEGIN
     WITH held AS (
         SELECT r.branch_id, r.canonical_id, r.version_id, make_id() AS next_id FROM graph_relationships r
-        WHERE r.tenant_id = p_tenant AND r.deleted_at IS NULL
-          AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = p_tenant)
+        WHERE r.tenant_id = v_tenant AND r.deleted_at IS NULL
+          AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = v_tenant)
           AND (r.src_id = p_object OR r.dst_id = p_object)
-        ORDER BY r.canonical_id FOR UPDATE
+        ORDER BY r.canonical_id, r.branch_id FOR UPDATE
     ), gone AS (
         UPDATE graph_relationships r
         SET version_id = h.next_id, version = r.version + 1, deleted_at = p_now, updated_at = p_now,
             deleted_with = p_object
         FROM held h
-        WHERE r.tenant_id = p_tenant AND r.canonical_id = h.canonical_id AND r.branch_id = h.branch_id
+        WHERE r.tenant_id = v_tenant AND r.canonical_id = h.canonical_id AND r.branch_id = h.branch_id
         RETURNING r.*, h.version_id AS before_id
     ), told AS (
         INSERT INTO graph_relationship_versions (
@@ -1763,18 +1846,38 @@ BEGIN
         SELECT g.tenant_id, g.branch_id, g.canonical_id, g.version_id, g.version, g.project_id, g.type, g.src_id,
                g.dst_id, g.weight, g.role_src, g.role_dst, g.valid_from, g.valid_to, g.properties, g.evidence,
                g.content_hash, g.schema_version, g.deleted_at, g.suppression, g.before_id,
-               jsonb_build_object('added', '{}'::jsonb, 'removed', p.paths, 'updated', '{}'::jsonb, 'paths', p.paths,
-                   'meta', jsonb_build_object('added', 0, 'removed', jsonb_array_length(p.paths), 'updated', 0,
-                                              'deleted', true)),
-               p_agent, p_now
+               end_summary(g.properties, 'deleted'), p_agent, p_now
         FROM gone g
-        CROSS JOIN LATERAL (
-            SELECT coalesce(jsonb_agg('/' || replace(replace(k.name, '~', '~0'), '/', '~1') ORDER BY k.name), '[]')
-                   AS paths
-            FROM jsonb_object_keys(g.properties) k(name)) p
         RETURNING version_id
     ) SELECT count(*) INTO v_count FROM told;
     RETURN v_count;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION used_elsewhere(p_kind text, p_type text)
+RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM branches b
+        CROSS JOIN LATERAL (
+            SELECT FROM graph_objects o
+            WHERE p_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = b.branch_id AND o.type = p_type
+              AND o.deleted_at IS NULL AND o.project_id IS DISTINCT FROM v_project LIMIT 1) x
+        WHERE b.tenant_id = v_tenant)
+    OR EXISTS (
+        SELECT FROM branches b
+        CROSS JOIN LATERAL (
+            SELECT FROM graph_relationships r
+            WHERE p_kind = 'relationship' AND r.tenant_id = v_tenant AND r.branch_id = b.branch_id AND r.type = p_type
+              AND r.deleted_at IS NULL AND r.project_id IS DISTINCT FROM v_project LIMIT 1) x
+        WHERE b.tenant_id = v_tenant);
 END
 $$;
 """,
@@ -5180,6 +5283,7 @@ SIGNATURES: tuple[str, ...] = (
     "check_types(text, uuid[], text, text[])",
     "contain_objects(uuid, uuid, text, text, text, text, text[], jsonb, uuid, int)",
     "doomed_objects(text, uuid, text[])",
+    "end_summary(jsonb, text)",
     (
         "expand_objects(text, text, uuid[], jsonb, boolean, int, timestamptz, int, int, int, text, boolean, "
         "boolean, int, jsonb)"
@@ -5188,11 +5292,12 @@ SIGNATURES: tuple[str, ...] = (
     "find_object_hold(text, uuid[], uuid[])",
     "find_roots(text, uuid[], uuid[], timestamptz)",
     "fragment_clause(jsonb)",
+    "hold_types(text, text[], boolean)",
     "link_objects(text, text, json, timestamptz)",
     "list_paths(uuid[], uuid[], uuid[], int[], int, boolean, int)",
     "main_branch(text)",
     "main_branches(text, text)",
-    "mark_multiplicity(text, boolean, boolean)",
+    "mark_multiplicity(text)",
     "match_objects(text[], double precision[], text[], double precision, int, int, uuid[])",
     "multiplicity_of(text, text)",
     "object_levels(text, uuid[])",
@@ -5201,14 +5306,15 @@ SIGNATURES: tuple[str, ...] = (
     "point_at(jsonb, text[])",
     "property_clause(jsonb, text[])",
     "reach_of(text, text)",
-    "relink_object(text, text, uuid, timestamptz)",
+    "relink_object(text, uuid, timestamptz)",
     "restore_objects(text, uuid[])",
     "retire_object(text, uuid, uuid, text, timestamptz)",
     "retire_relationship(text, uuid, uuid, uuid, text, timestamptz)",
     "settle_objects(text, uuid[])",
     "store_objects(text, text, json, timestamptz)",
     "traverse_objects(text, text, uuid[], jsonb, int, int, int, int, uuid, boolean, int)",
-    "unlink_object(text, text, uuid, timestamptz)",
+    "unlink_object(text, uuid, timestamptz)",
+    "used_elsewhere(text, text)",
     (
         "walk_objects(text, uuid[], uuid[], uuid[], jsonb, boolean, boolean, int, timestamptz, int, int, int, "
         "boolean, jsonb)"

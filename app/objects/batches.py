@@ -5,8 +5,9 @@ from uuid import UUID
 
 import msgspec
 
-from app.db.database import Database
+from app.db.database import Database, Session
 from app.errors import AppError, BadRequest
+from app.facts.retries import retried
 from app.objects.relating import refuse_foreign, store_relationships
 from app.objects.schemas import (
     BatchObject,
@@ -36,27 +37,38 @@ async def create_batch(db: Database, who: Principal, *, data: GraphBatch, once: 
     links = _convert("relationships", data.relationships, BatchRelationship)
     refs = _refs(objects)
     await refuse_foreign(db, who, [end for item in links for end in (item.src_id, item.dst_id) if end is not None])
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        plain = [_without(item, ObjectCreate, "ref") for item in objects]
-        stored: list[Any] = await _placed("objects", store_objects(step.session, who, plain)) if plain else []
-        made = {ref: UUID(str(stored[index][0]["canonical_id"])) for ref, index in refs.items()}
-        ready = [_linked(index, item, made) for index, item in enumerate(links)]
-        linked: list[Any] = []
-        if ready:
-            linked = await _placed("relationships", store_relationships(step.session, who, ready))
-        body = GraphBatchDone(
-            objects=[
-                ObjectResult(index=index, outcome="created", ref=item.ref, object=ObjectRead(**present(row)))
-                for index, (item, (row, _)) in enumerate(zip(objects, stored, strict=True))
-            ],
-            relationships=[
-                RelationshipResult(index=index, outcome=outcome, relationship=RelationshipRead(**present(row)))
-                for index, (row, outcome, _) in enumerate(linked)
-            ],
-        )
-        return await step.answer(201, body)
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            return step.stored or await step.answer(201, await _store(step.session, who, objects, links, refs))
+
+    return await retried(write)
+
+
+async def _store(
+    session: Session,
+    who: Principal,
+    objects: list[BatchObject],
+    links: list[BatchRelationship],
+    refs: dict[str, int],
+) -> GraphBatchDone:
+    plain = [_without(item, ObjectCreate, "ref") for item in objects]
+    stored: list[Any] = await _placed("objects", store_objects(session, who, plain)) if plain else []
+    made = {ref: UUID(str(stored[index][0]["canonical_id"])) for ref, index in refs.items()}
+    ready = [_linked(index, item, made) for index, item in enumerate(links)]
+    linked: list[Any] = []
+    if ready:
+        linked = await _placed("relationships", store_relationships(session, who, ready))
+    return GraphBatchDone(
+        objects=[
+            ObjectResult(index=index, outcome="created", ref=item.ref, object=ObjectRead(**present(row)))
+            for index, (item, (row, _)) in enumerate(zip(objects, stored, strict=True))
+        ],
+        relationships=[
+            RelationshipResult(index=index, outcome=outcome, relationship=RelationshipRead(**present(row)))
+            for index, (row, outcome, _) in enumerate(linked)
+        ],
+    )
 
 
 def _convert(name: str, items: list[dict[str, Any]], kind: type[Item]) -> list[Item]:
@@ -74,7 +86,11 @@ def _refs(objects: list[BatchObject]) -> dict[str, int]:
     for index, item in enumerate(objects):
         if item.ref is not None:
             if item.ref in refs:
-                raise BadRequest(f"objects[{index}].ref: {item.ref} names another object too.", code="ref_not_unique")
+                raise BadRequest(
+                    f"objects[{index}].ref: {item.ref} names another object too.",
+                    code="ref_not_unique",
+                    details={"index": index},
+                )
             refs[item.ref] = index
     return refs
 
@@ -88,9 +104,13 @@ def _linked(index: int, item: BatchRelationship, made: dict[str, UUID]) -> Relat
     for side, given, ref in (("src", item.src_id, item.src_ref), ("dst", item.dst_id, item.dst_ref)):
         place = f"relationships[{index}].{side}"
         if (given is None) == (ref is None):
-            raise BadRequest(f"{place}_id: name the object by {side}_id or by {side}_ref, and not by both.")
+            raise BadRequest(
+                f"{place}_id: name the object by {side}_id or by {side}_ref, and not by both.", details={"index": index}
+            )
         if ref is not None and ref not in made:
-            raise BadRequest(f"{place}_ref: no object of this batch is called {ref}.", code="ref_unknown")
+            raise BadRequest(
+                f"{place}_ref: no object of this batch is called {ref}.", code="ref_unknown", details={"index": index}
+            )
         found = given if ref is None else made[ref]
         assert found is not None
         ends[f"{side}_id"] = found

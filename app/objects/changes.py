@@ -26,12 +26,21 @@ def encode_canonical(value: Json) -> bytes:
 
 def hash_value(value: Json) -> str:
     """A value's fingerprint."""
-    return f"sha256:{hashlib.sha256(encode_canonical(value)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(encode_canonical(_plain_numbers(value))).hexdigest()}"
+
+
+def _plain_numbers(value: Json) -> Json:
+    """The same with whole numbers written as such: the database gives 1e16 back as 10000000000000000."""
+    if isinstance(value, dict):
+        return {name: _plain_numbers(member) for name, member in cast(dict[str, Json], value).items()}
+    if isinstance(value, list):
+        return [_plain_numbers(member) for member in cast(list[Json], value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def hash_content(*, properties: Json, status: str | None, key: str | None, labels: Iterable[str]) -> bytes:
     """The fingerprint of what an object says; a relationship has neither status, key nor labels."""
-    content = {"properties": properties, "status": status, "key": key, "labels": sorted(labels)}
+    content = {"properties": _plain_numbers(properties), "status": status, "key": key, "labels": sorted(labels)}
     return hashlib.sha256(encode_canonical(content)).digest()
 
 

@@ -10,7 +10,7 @@ from app.db.database import Row
 from app.errors import BadRequest, Forbidden, TooLarge
 from app.objects.changes import encode_canonical, hash_content
 from app.objects.pointers import parse_pointer, point_at
-from app.objects.types.validation import depth_of
+from app.objects.types.validation import measure
 from app.web.auth import Principal
 from app.web.inputs import as_utc
 
@@ -19,16 +19,16 @@ MAX_EVIDENCE_BYTES = 64 * 1024
 MAX_DEPTH = 32
 MAX_EMBED_TEXT = 20_000
 # PostgreSQL holds far larger numbers than anybody reads back.
-MAX_DIGITS = 10**300
+MAX_NUMBER = 10**300
 
 
 def check_json(value: Any, field: str, *, most: int = MAX_PROPERTIES_BYTES) -> None:
     """Refuses JSON that is too large, too deep, or has numbers beyond all reason."""
-    if depth_of(value) > MAX_DEPTH:
+    if measure(value)[0] > MAX_DEPTH:
         raise BadRequest(f"{field}: nested more than {MAX_DEPTH} levels deep; make it flatter.", code="too_deep")
     if len(encode_canonical(value)) > most:
         raise TooLarge(f"{field}: over {most // 1024} KiB; store long texts as notes or documents.", code="too_large")
-    if any(isinstance(number, int) and abs(number) > MAX_DIGITS for number in _scalars(value)):
+    if any(isinstance(number, (int, float)) and abs(number) >= MAX_NUMBER for number in _scalars(value)):
         raise BadRequest(f"{field}: holds a number of more than 300 digits.", code="number_out_of_range")
 
 

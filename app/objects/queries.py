@@ -70,8 +70,8 @@ LINK_OBJECTS = text("SELECT * FROM link_objects(:tenant, :agent, CAST(:rows AS j
 _CHANGE: dict[Kind, TextClause] = {
     kind: text(f"SELECT change_{kind}(:tenant, :agent, CAST(:row AS json), :now)") for kind in _KINDS
 }
-UNLINK_OBJECT = text("SELECT unlink_object(:tenant, :agent, CAST(:id AS uuid), :now) AS relationships")
-RELINK_OBJECT = text("SELECT relink_object(:tenant, :agent, CAST(:id AS uuid), :now) AS relationships")
+UNLINK_OBJECT = text("SELECT unlink_object(:agent, CAST(:id AS uuid), :now) AS relationships")
+RELINK_OBJECT = text("SELECT relink_object(:agent, CAST(:id AS uuid), :now) AS relationships")
 _TAKEN: dict[str, tuple[str, str]] = {
     "graph_objects_key_key": ("object_key_exists", "key: a live object of this type has it already."),
     "graph_relationships_triple_key": (
@@ -81,15 +81,15 @@ _TAKEN: dict[str, tuple[str, str]] = {
 }
 
 
-async def change(session: Session, kind: Kind, *, tenant: str, agent: str, row: str, now: Any) -> None:
-    """Gives an object or a relationship its next version; where that would stand in another's place it is refused."""
+async def change(session: Session, kind: Kind, *, name: str, tenant: str, agent: str, row: str, now: Any) -> None:
+    """Gives an object or a relationship of type `name` its next version; in another's place it cannot stand."""
     try:
         await session.execute(_CHANGE[kind], {"tenant": tenant, "agent": agent, "row": row, "now": now})
     except IntegrityError as problem:
-        raise _taken(problem) from problem
+        raise _taken(problem, name) from problem
 
 
-def _taken(problem: IntegrityError) -> AppError:
+def _taken(problem: IntegrityError, type_name: str) -> AppError:
     name = getattr(getattr(problem.orig, "diag", None), "constraint_name", None) or ""
     if name in _TAKEN:
         code, message = _TAKEN[name]
@@ -97,14 +97,14 @@ def _taken(problem: IntegrityError) -> AppError:
     side = {"graph_relationships_one_src_key": "src", "graph_relationships_one_dst_key": "dst"}.get(name)
     if side is None:
         raise problem
-    return multiplicity_violated(side, None)
+    return multiplicity_violated(side, type_name)
 
 
-def multiplicity_violated(side: str, name: str | None) -> BadRequest:
+def multiplicity_violated(side: str, name: str) -> BadRequest:
     """The error for a second relationship where its type allows one."""
     end = {"src": "source", "dst": "destination"}[side]
     return BadRequest(
-        f"{side}_id: this object is the {end} of a relationship of type {name or 'this'} already, and the type allows "
+        f"{side}_id: this object is the {end} of a relationship of type {name} already, and the type allows "
         "one; delete that one first.",
         code="relationship_multiplicity_violation",
         details={"side": side, "type": name},
@@ -126,18 +126,25 @@ def select_versions(kind: Kind, *, by_number: bool = False) -> str:
 
 _EQUAL = {
     "object": ("type", "status", "key", "subtype"),
-    "relationship": ("type", "src_id", "dst_id"),
+    "relationship": ("type",),
 }
-_IDS = frozenset({"src_id", "dst_id"})
+_ENDS = ("src_id", "dst_id")
+# The object that an id names, of it or of one of its versions.
+_NAMED = (
+    "(SELECT v.canonical_id FROM graph_object_versions v "
+    "WHERE v.tenant_id = %(tenant)s AND v.version_id = %({})s::uuid)"
+)
 
 
 def select_heads(kind: Kind, *, given: set[str], contained: bool) -> str:
     """A page of live heads, newest first, of the project and of those that belong to every project."""
     conditions = ["h.tenant_id = %(tenant)s", "h.branch_id IN (%(branch)s::uuid, %(shared)s::uuid)"]
     conditions.append("h.deleted_at IS NOT NULL" if "deleted" in given else "h.deleted_at IS NULL")
-    conditions += [f"h.{name} = %({name})s{'::uuid' if name in _IDS else ''}" for name in _EQUAL[kind] if name in given]
+    conditions += [f"h.{name} = %({name})s" for name in _EQUAL[kind] if name in given]
+    conditions += [f"h.{name} = {_NAMED.format(name)}" for name in _ENDS if name in given]
     if "object_id" in given:
-        conditions.append("(h.src_id = %(object_id)s::uuid OR h.dst_id = %(object_id)s::uuid)")
+        named = _NAMED.format("object_id")
+        conditions.append(f"(h.src_id = {named} OR h.dst_id = {named})")
     if "after" in given:
         conditions.append("h.canonical_id < %(after)s::uuid")
     if contained:

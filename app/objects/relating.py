@@ -8,6 +8,7 @@ import msgspec
 
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound, Unprocessable
+from app.facts.retries import retried
 from app.objects import queries
 from app.objects.changes import hash_content, same, summarize
 from app.objects.drafts import MAX_EVIDENCE_BYTES, check_json, check_period, choose_project, moment
@@ -24,9 +25,11 @@ from app.objects.versioning import (
     Branches,
     advance,
     alone,
+    as_made,
+    audited,
     changed_fields,
     encode_row,
-    end_summary,
+    ended,
     find_branches,
     list_versions,
     lock_head,
@@ -44,22 +47,27 @@ from app.web.pages import Page
 
 Outcome = Literal["created", "updated", "unchanged"]
 SIDES = ("src", "dst")
+ATTEMPTS = 4
 
 
 async def create_relationship(db: Database, who: Principal, *, data: RelationshipCreate, once: Once) -> Answer:
     """Links two objects; the same link again takes on what is new of it, and is no second one."""
     await refuse_foreign(db, who, [data.src_id, data.dst_id])
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        with alone():
-            ((row, outcome, warnings),) = await store_relationships(step.session, who, [data])
-        body = RelationshipCreated(
-            relationship=RelationshipRead(**present(row)),
-            created=outcome == "created",
-            warnings=warnings or msgspec.UNSET,
-        )
-        return await step.answer(201 if outcome == "created" else 200, body)
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            if step.stored:
+                return step.stored
+            with alone():
+                ((row, outcome, warnings),) = await store_relationships(step.session, who, [data])
+            body = RelationshipCreated(
+                relationship=RelationshipRead(**present(row)),
+                created=outcome == "created",
+                warnings=warnings or msgspec.UNSET,
+            )
+            return await step.answer(201 if outcome == "created" else 200, body)
+
+    return await retried(write)
 
 
 async def refuse_foreign(db: Database, who: Principal, ids: list[UUID]) -> None:
@@ -106,47 +114,54 @@ async def _link(
     session: Session, who: Principal, items: list[RelationshipCreate], rows: list[Row], types: Types
 ) -> list[tuple[Row, Outcome, list[str]]]:
     now = datetime.now(UTC)
-    place = {"tenant": who.tenant_id, "agent": who.agent_id}
-    found = await session.rows(queries.LINK_OBJECTS, {**place, "rows": encode_row(rows), "now": now})
-    outcomes = {str(row["canonical_id"]): row for row in found}
-    linked: list[tuple[Row, Outcome, list[str]]] = []
-    made: list[Row] = []
-    for index, (item, row) in enumerate(zip(items, rows, strict=True)):
-        outcome = outcomes[row["canonical_id"]]
-        warnings = _warnings(types, row)
-        if outcome["outcome"] == "created":
-            observe(row["change_summary"])
-            made.append(row)
-            linked.append((_as_head(row, now), "created", warnings))
-        elif outcome["outcome"] == "exists":
-            try:
-                linked.append((*await _take_on(session, who, outcome["existing_id"], item), warnings))
-            except AppError as problem:
+    linked: dict[int, tuple[Row, Outcome]] = {}
+    for _ in range(ATTEMPTS):
+        left = [index for index in range(len(rows)) if index not in linked]
+        if not left:
+            break
+        linked |= await _link_once(session, who, items, rows, left, now)
+    else:
+        raise Conflict("Others change the same relationships right now; try again.", code="write_contention")
+    made = [rows[index] for index, (_, outcome) in linked.items() if outcome == "created"]
+    if made:
+        told = {} if len(made) > 1 else audited(made[0]["change_summary"], types.declared(made[0]["type"]))
+        await record_made(session, who, "relationship", ids=[row["canonical_id"] for row in made], told=told)
+    return [(*linked[index], _warnings(types, row)) for index, row in enumerate(rows)]
+
+
+async def _link_once(
+    session: Session, who: Principal, items: list[RelationshipCreate], rows: list[Row], left: list[int], now: datetime
+) -> dict[int, tuple[Row, Outcome]]:
+    """What became of those that are left; what stood in the way of one may be gone when we look at it."""
+    given = {"tenant": who.tenant_id, "agent": who.agent_id, "rows": encode_row([rows[i] for i in left]), "now": now}
+    found = {str(row["canonical_id"]): row for row in await session.rows(queries.LINK_OBJECTS, given)}
+    linked: dict[int, tuple[Row, Outcome]] = {}
+    # In the order of those that were there, so that two batches do not wait for each other.
+    for index in sorted(left, key=lambda index: str(found[rows[index]["canonical_id"]]["existing_id"] or "")):
+        row, outcome = rows[index], found[rows[index]["canonical_id"]]
+        try:
+            if outcome["outcome"] == "created":
+                observe(row["change_summary"])
+                linked[index] = (as_made(row, now), "created")
+            elif outcome["outcome"] == "exists":
+                linked[index] = await _take_on(session, who, outcome["existing_id"], items[index])
+            elif outcome["outcome"] != "again":
+                raise queries.multiplicity_violated(outcome["outcome"], row["type"])
+        except AppError as problem:
+            if problem.code != "already_deleted":
                 problem.details.setdefault("index", index)
                 raise
-        else:
-            problem = queries.multiplicity_violated(outcome["outcome"], row["type"])
-            problem.details["index"] = index
-            raise problem
-    if made:
-        listed = [{"canonical_id": row["canonical_id"], "type": row["type"]} for row in made]
-        await record_made(session, who, "relationship", listed, [row["change_summary"] for row in made])
     return linked
 
 
 async def _take_on(session: Session, who: Principal, known: Any, item: RelationshipCreate) -> tuple[Row, Outcome]:
     """The relationship that was there, with what a create says of it anew."""
     head = await lock_head(session, who, "relationship", thing_id=UUID(str(known)), if_match=None)
-    given = RelationshipPatch(
-        properties=item.properties,
-        **{
-            name: value
-            for name in ("weight", "role_src", "role_dst", "valid_from", "valid_to", "evidence")
-            if (value := getattr(item, name)) is not None
-        },
-    )
+    said = ("weight", "role_src", "role_dst", "valid_from", "valid_to", "evidence", "schema_version")
+    given = {name: value for name in said if (value := getattr(item, name)) is not None}
     try:
-        return await _patch(session, who, head, given, replaced=True), "updated"
+        patch = RelationshipPatch(properties=item.properties, **given)
+        return await _patch(session, who, head, patch, replaced=item.properties is not msgspec.UNSET), "updated"
     except Conflict as problem:
         if problem.code != "no_effective_change":
             raise
@@ -160,11 +175,13 @@ def _new_row(
     types: Types,
     ends: dict[str, list[Row]],
 ) -> Row:
-    check_json(data.properties, "properties")
+    properties: dict[str, Any] = {} if data.properties is msgspec.UNSET else data.properties
+    check_json(properties, "properties")
     check_json(data.evidence, "evidence", most=MAX_EVIDENCE_BYTES)
     begin, end = moment(data.valid_from, "valid_from"), moment(data.valid_to, "valid_to")
     check_period(begin, end, names=("valid_from", "valid_to"))
     project = choose_project(who, data.project_id, require_project(who))
+    branches.check_project(project)
     given = {"src": str(data.src_id), "dst": str(data.dst_id)}
     linked = {side: _end_of(side, given[side], ends, branches) for side in SIDES}
     if linked["src"]["canonical_id"] == linked["dst"]["canonical_id"]:
@@ -176,8 +193,8 @@ def _new_row(
         allowed: list[str] = [] if found is None else found[f"allowed_{side}_types"]
         if allowed and linked[side]["type"] not in allowed:
             raise _not_allowed(side, data.type, linked[side]["type"], allowed)
-    version = types.check(data.type, data.properties, version=data.schema_version)
-    content = hash_content(properties=data.properties, status=None, key=None, labels=[])
+    version = types.check(data.type, properties, version=data.schema_version)
+    content = hash_content(properties=properties, status=None, key=None, labels=[])
     return {
         "branch_id": branches.target,
         "canonical_id": new_id(),
@@ -190,11 +207,11 @@ def _new_row(
         "role_dst": data.role_dst,
         "valid_from": begin,
         "valid_to": end,
-        "properties": data.properties,
+        "properties": properties,
         "evidence": data.evidence,
         "content_hash": content.hex(),
         "schema_version": version,
-        "change_summary": summarize({}, data.properties),
+        "change_summary": summarize({}, properties),
     }
 
 
@@ -223,20 +240,6 @@ def _not_allowed(side: str, name: str, given: str, allowed: list[str]) -> Unproc
     )
 
 
-def _as_head(row: Row, now: datetime) -> Row:
-    kept = {name: value for name, value in row.items() if name != "change_summary"}
-    return kept | {
-        "created_at": now,
-        "updated_at": now,
-        "deleted_at": None,
-        "version_id": row["canonical_id"],
-        "version": 1,
-        "is_head": True,
-        "supersedes_id": None,
-        "content_hash": bytes.fromhex(row["content_hash"]),
-    }
-
-
 def _warnings(types: Types, row: Row) -> list[str]:
     if types.find(row["type"]) is not None:
         return []
@@ -253,10 +256,13 @@ async def patch_relationship(
     db: Database, who: Principal, *, relationship_id: UUID, data: RelationshipPatch, if_match: str | None
 ) -> RelationshipRead:
     """Makes the next version; what changes nothing makes none."""
-    async with db.tenant(who) as session:
-        head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=if_match)
-        row = await _patch(session, who, head, data)
-    return RelationshipRead(**present(row))
+
+    async def write() -> Row:
+        async with db.tenant(who) as session:
+            head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=if_match)
+            return await _patch(session, who, head, data)
+
+    return RelationshipRead(**present(await retried(write)))
 
 
 async def _patch(
@@ -286,39 +292,49 @@ async def _patch(
         state=state,
         described={"content_hash": content.hex()},
         summary=summarize(head["properties"], state["properties"], fields=fields),
+        declared=types.declared(head["type"]),
     )
 
 
 async def delete_relationship(db: Database, who: Principal, *, relationship_id: UUID, if_match: str | None) -> None:
     """Deletes a relationship by a new version; it can be restored."""
-    async with db.tenant(who) as session:
-        head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=if_match)
-        summary = end_summary(head["properties"], {}, "deleted")
-        await _end(session, who, head, summary, deleted_at=datetime.now(UTC))
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=if_match)
+            await _end(session, who, head, deleted_at=datetime.now(UTC))
+
+    await retried(write)
 
 
 async def restore_relationship(db: Database, who: Principal, *, relationship_id: UUID) -> RelationshipRead:
     """Brings a deleted relationship back by a new version, where both objects live and its place is free."""
-    async with db.tenant(who) as session:
-        head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=None, deleted=True)
-        ids = [str(head["src_id"]), str(head["dst_id"])]
-        held = {
-            str(row["canonical_id"]): row["deleted_at"]
-            for row in await session.rows(queries.HOLD_ENDS, {"tenant": who.tenant_id, "ids": ids})
-        }
-        for side in SIDES:
-            end = str(head[f"{side}_id"])
-            if end not in held:
-                raise NotFound("There is no such object any more.", code=f"{side}_object_not_found")
-            if held[end] is not None:
-                raise Conflict(f"{side}_id: this object is deleted; restore it first.", code=f"{side}_object_deleted")
-        row = await _end(session, who, head, end_summary({}, head["properties"], "restored"), deleted_at=None)
-    return RelationshipRead(**present(row))
+
+    async def write() -> Row:
+        async with db.tenant(who) as session:
+            head = await lock_head(session, who, "relationship", thing_id=relationship_id, if_match=None, deleted=True)
+            await _require_ends(session, who, head)
+            return await _end(session, who, head, deleted_at=None)
+
+    return RelationshipRead(**present(await retried(write)))
 
 
-async def _end(
-    session: Session, who: Principal, head: Row, summary: dict[str, Any], *, deleted_at: datetime | None
-) -> Row:
+async def _require_ends(session: Session, who: Principal, head: Row) -> None:
+    ids = [str(head["src_id"]), str(head["dst_id"])]
+    held = {
+        str(row["canonical_id"]): row["deleted_at"]
+        for row in await session.rows(queries.HOLD_ENDS, {"tenant": who.tenant_id, "ids": ids})
+    }
+    for side in SIDES:
+        end = str(head[f"{side}_id"])
+        if end not in held:
+            raise NotFound("There is no such object any more.", code=f"{side}_object_not_found")
+        if held[end] is not None:
+            raise Conflict(f"{side}_id: this object is deleted; restore it first.", code=f"{side}_object_deleted")
+
+
+async def _end(session: Session, who: Principal, head: Row, *, deleted_at: datetime | None) -> Row:
+    types = await read_types(session, who, "relationship", names=[head["type"]])
     return await advance(
         session,
         who,
@@ -326,7 +342,8 @@ async def _end(
         head=head,
         state=head,
         described={"content_hash": bytes(head["content_hash"]).hex()},
-        summary=summary,
+        summary=ended(head["properties"], deleted=deleted_at is not None),
+        declared=types.declared(head["type"]),
         deleted_at=deleted_at,
     )
 
@@ -336,7 +353,7 @@ async def list_relationships(db: Database, who: Principal, *, filters: dict[str,
     async with db.tenant(who) as session:
         branches = await find_branches(session, who)
         after = None if page.after is None else page.after[0]
-        given = {name for name, value in {**filters, "after": after}.items() if value}
+        given = {name for name, value in {**filters, "after": after}.items() if value not in (None, False)}
         place = {"tenant": who.tenant_id, "branch": branches.own, "shared": branches.shared}
         params = {**filters, **place, "after": after, "limit": page.limit + 1}
         found = await session.query(queries.select_heads("relationship", given=given, contained=False), params)

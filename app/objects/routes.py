@@ -103,6 +103,8 @@ async def list_objects(
         "deleted": deleted,
         "branch_id": branch_id,
     }
+    if any(len(one) > 128 for one in label or []):
+        raise BadRequest("label: at most 128 characters.")
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
         raise BadRequest("deleted: labels and properties are looked up among live objects; leave them out.")
     page = Page(cursors, who, "objects", limit=limit, cursor=cursor, filters=sorted(filters.items()))

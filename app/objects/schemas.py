@@ -125,7 +125,7 @@ class Linked(Create, frozen=True, kw_only=True):
     """A relationship's own fields."""
 
     type: TypeName
-    properties: Properties = msgspec.field(default_factory=dict[str, Any])
+    properties: Properties | UnsetType = UNSET
     weight: Weight | None = None
     role_src: Word | None = None
     role_dst: Word | None = None

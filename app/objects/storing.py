@@ -9,6 +9,7 @@ import structlog
 
 from app.db.database import Database, Row, Session
 from app.errors import AppError, Conflict
+from app.facts.retries import retried
 from app.objects import queries
 from app.objects.changes import same, summarize
 from app.objects.drafts import (
@@ -26,9 +27,11 @@ from app.objects.versioning import (
     Branches,
     advance,
     alone,
+    as_made,
+    audited,
     changed_fields,
     encode_row,
-    end_summary,
+    ended,
     find_branches,
     list_versions,
     lock_head,
@@ -49,13 +52,17 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 async def create_object(db: Database, who: Principal, *, data: ObjectCreate, once: Once) -> Answer:
     """Makes an object; a live one of its type with the same key is refused."""
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        with alone():
-            ((row, warnings),) = await store_objects(step.session, who, [data])
-        made = ObjectRead(**present(row))
-        return await step.answer(201, ObjectCreated(object=made, created=True, warnings=warnings or msgspec.UNSET))
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            if step.stored:
+                return step.stored
+            with alone():
+                ((row, warnings),) = await store_objects(step.session, who, [data])
+            made = ObjectRead(**present(row))
+            return await step.answer(201, ObjectCreated(object=made, created=True, warnings=warnings or msgspec.UNSET))
+
+    return await retried(write)
 
 
 async def store_objects(session: Session, who: Principal, items: list[ObjectCreate]) -> list[tuple[Row, list[str]]]:
@@ -86,8 +93,9 @@ async def store_objects(session: Session, who: Principal, items: list[ObjectCrea
                 code="object_key_exists",
                 details={"index": index, "type": row["type"], "key": row["key"]},
             )
-    await _record(session, who, rows)
-    return [(_as_head(row, now), _warnings(types, row)) for row in rows]
+    told = {} if len(rows) > 1 else audited(rows[0]["change_summary"], types.declared(rows[0]["type"]))
+    await record_made(session, who, "object", ids=sorted(stored), told=told)
+    return [(as_made(row, now), _warnings(types, row)) for row in rows]
 
 
 def _new_row(who: Principal, data: ObjectCreate, branches: Branches, types: Types) -> Row:
@@ -96,10 +104,12 @@ def _new_row(who: Principal, data: ObjectCreate, branches: Branches, types: Type
     begin, end = moment(data.effective_from, "effective_from"), moment(data.effective_to, "effective_to")
     check_period(begin, end, names=("effective_from", "effective_to"))
     version = types.check(data.type, data.properties, version=data.schema_version)
+    project = choose_project(who, data.project_id, require_project(who))
+    branches.check_project(project)
     row: Row = {
         "branch_id": branches.target,
         "canonical_id": new_id(),
-        "project_id": choose_project(who, data.project_id, require_project(who)),
+        "project_id": project,
         "type": data.type,
         "subtype": data.subtype,
         "key": data.key,
@@ -115,28 +125,6 @@ def _new_row(who: Principal, data: ObjectCreate, branches: Branches, types: Type
     summary = summarize({}, data.properties)
     observe(summary)
     return row | describe(row, types.find(data.type, data.schema_version)) | {"change_summary": summary}
-
-
-async def _record(session: Session, who: Principal, rows: list[Row]) -> None:
-    """One line of the audit log for what was made together."""
-    listed = [{"canonical_id": row["canonical_id"], "type": row["type"]} for row in rows]
-    await record_made(session, who, "object", listed, [row["change_summary"] for row in rows])
-
-
-def _as_head(row: Row, now: datetime) -> Row:
-    kept = {name: value for name, value in row.items() if name not in ("searched", "embed_text", "change_summary")}
-    moments = {"created_at": now, "updated_at": now, "deleted_at": None}
-    return (
-        kept
-        | moments
-        | {
-            "version_id": row["canonical_id"],
-            "version": 1,
-            "is_head": True,
-            "supersedes_id": None,
-            "content_hash": bytes.fromhex(row["content_hash"]),
-        }
-    )
 
 
 def _warnings(types: Types, row: Row) -> list[str]:
@@ -159,26 +147,36 @@ async def patch_object(
     db: Database, who: Principal, *, object_id: UUID, data: ObjectPatch, if_match: str | None
 ) -> ObjectRead:
     """Makes the next version; what changes nothing makes none."""
-    async with db.tenant(who) as session:
-        head = await lock_head(session, who, "object", thing_id=object_id, if_match=if_match)
-        state = patched("object", head, data)
-        _settle(head, state, titled=data.title is not msgspec.UNSET)
-        fields = changed_fields("object", head, state)
-        if not fields and same(head["properties"], state["properties"]) and state["asked_version"] is None:
-            raise no_effective_change("object", head)
-        check_json(state["properties"], "properties")
-        check_json(state["evidence"], "evidence", most=MAX_EVIDENCE_BYTES)
-        asked = state["asked_version"]
-        types = await read_types(
-            session, who, "object", names=[head["type"]], versions=[] if asked is None else [(head["type"], asked)]
-        )
-        state["schema_version"] = types.check(head["type"], state["properties"], version=asked)
-        if not fields and same(head["properties"], state["properties"]) and asked == head["schema_version"]:
-            raise no_effective_change("object", head)
-        described = describe(state, types.find(head["type"], asked))
-        summary = summarize(head["properties"], state["properties"], fields=fields)
-        row = await advance(session, who, "object", head=head, state=state, described=described, summary=summary)
-    return ObjectRead(**present(row))
+
+    async def write() -> Row:
+        async with db.tenant(who) as session:
+            head = await lock_head(session, who, "object", thing_id=object_id, if_match=if_match)
+            return await _patch(session, who, head, data)
+
+    return ObjectRead(**present(await retried(write)))
+
+
+async def _patch(session: Session, who: Principal, head: Row, data: ObjectPatch) -> Row:
+    state = patched("object", head, data)
+    _settle(head, state, titled=data.title is not msgspec.UNSET)
+    fields, asked = changed_fields("object", head, state), state["asked_version"]
+    if not fields and same(head["properties"], state["properties"]) and asked in (None, head["schema_version"]):
+        raise no_effective_change("object", head)
+    check_json(state["properties"], "properties")
+    check_json(state["evidence"], "evidence", most=MAX_EVIDENCE_BYTES)
+    versions = [] if asked is None else [(head["type"], asked)]
+    types = await read_types(session, who, "object", names=[head["type"]], versions=versions)
+    state["schema_version"] = types.check(head["type"], state["properties"], version=asked)
+    return await advance(
+        session,
+        who,
+        "object",
+        head=head,
+        state=state,
+        described=describe(state, types.find(head["type"], asked)),
+        summary=summarize(head["properties"], state["properties"], fields=fields),
+        declared=types.declared(head["type"]),
+    )
 
 
 def _settle(head: Row, state: Row, *, titled: bool) -> None:
@@ -193,30 +191,34 @@ def _settle(head: Row, state: Row, *, titled: bool) -> None:
 
 async def delete_object(db: Database, who: Principal, *, object_id: UUID, if_match: str | None) -> None:
     """Deletes an object by a new version, and its relationships with it; both can be restored."""
-    async with db.tenant(who) as session:
-        head = await lock_head(session, who, "object", thing_id=object_id, if_match=if_match)
-        summary = end_summary(head["properties"], {}, "deleted")
-        row = await _end(session, who, head, summary, deleted_at=datetime.now(UTC))
-        place = {"tenant": who.tenant_id, "agent": who.agent_id, "id": str(row["canonical_id"])}
-        await session.execute(queries.UNLINK_OBJECT, {**place, "now": row["updated_at"]})
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            head = await lock_head(session, who, "object", thing_id=object_id, if_match=if_match)
+            row = await _end(session, who, head, deleted_at=datetime.now(UTC))
+            place = {"agent": who.agent_id, "id": str(row["canonical_id"]), "now": row["updated_at"]}
+            await session.execute(queries.UNLINK_OBJECT, place)
+
+    await retried(write)
 
 
 async def restore_object(db: Database, who: Principal, *, object_id: UUID) -> ObjectRead:
     """Brings a deleted object back by a new version, with those relationships that went with it and have a place."""
-    async with db.tenant(who) as session:
-        head = await lock_head(session, who, "object", thing_id=object_id, if_match=None, deleted=True)
-        summary = end_summary({}, head["properties"], "restored")
-        row = await _end(session, who, head, summary, deleted_at=None)
-        place = {"tenant": who.tenant_id, "agent": who.agent_id, "id": str(row["canonical_id"])}
-        await session.execute(queries.RELINK_OBJECT, {**place, "now": row["updated_at"]})
-    return ObjectRead(**present(row))
+
+    async def write() -> Row:
+        async with db.tenant(who) as session:
+            head = await lock_head(session, who, "object", thing_id=object_id, if_match=None, deleted=True)
+            row = await _end(session, who, head, deleted_at=None)
+            place = {"agent": who.agent_id, "id": str(row["canonical_id"]), "now": row["updated_at"]}
+            await session.execute(queries.RELINK_OBJECT, place)
+            return row
+
+    return ObjectRead(**present(await retried(write)))
 
 
-async def _end(
-    session: Session, who: Principal, head: Row, summary: dict[str, Any], *, deleted_at: datetime | None
-) -> Row:
+async def _end(session: Session, who: Principal, head: Row, *, deleted_at: datetime | None) -> Row:
     types = await read_types(session, who, "object", names=[head["type"]])
-    described = describe(head, types.find(head["type"]))
+    described = describe(head, types.find(head["type"])) | {"content_hash": bytes(head["content_hash"]).hex()}
     if deleted_at is not None:
         described["embed_text"] = None
     return await advance(
@@ -226,7 +228,8 @@ async def _end(
         head=head,
         state=head,
         described=described,
-        summary=summary,
+        summary=ended(head["properties"], deleted=deleted_at is not None),
+        declared=types.declared(head["type"]),
         deleted_at=deleted_at,
     )
 
@@ -237,7 +240,7 @@ async def list_objects(db: Database, who: Principal, *, filters: dict[str, Any],
         branches = await find_branches(session, who, branch_id=filters.get("branch_id"))
         contained = filters["labels"] is not None or filters["properties"] is not None
         after = None if page.after is None else page.after[0]
-        given = {name for name, value in {**filters, "after": after}.items() if value}
+        given = {name for name, value in {**filters, "after": after}.items() if value not in (None, False)}
         params = {
             **filters,
             "tenant": who.tenant_id,

@@ -199,9 +199,15 @@ graph_relationships = Table(
         postgresql_where=text("deleted_at IS NULL"),
     ),
     Index("graph_relationships_list_idx", "tenant_id", "branch_id", "type", "canonical_id"),
+    # Those that went with an object, to come back with it.
     Index(
-        "graph_relationships_gone_idx",
-        *("tenant_id", "deleted_with"),
+        "graph_relationships_gone_src_idx",
+        *("tenant_id", "src_id"),
+        postgresql_where=text("deleted_with IS NOT NULL"),
+    ),
+    Index(
+        "graph_relationships_gone_dst_idx",
+        *("tenant_id", "dst_id"),
         postgresql_where=text("deleted_with IS NOT NULL"),
     ),
     info={"rls": Rule.OBJECTS, "grants": "SELECT, INSERT, UPDATE"},

@@ -13,6 +13,7 @@ from app.errors import AppError, BadRequest, Conflict, NotFound
 from app.objects import queries
 from app.objects.changes import encode_canonical, is_elided, merge_patch, same, summarize
 from app.objects.drafts import require_shared
+from app.objects.pointers import escape, parse_pointer
 from app.objects.queries import Kind
 from app.telemetry.metrics import CHANGE_PATHS, CHANGE_SUMMARY_BYTES, CHANGES_TRUNCATED
 from app.web import audit
@@ -33,11 +34,20 @@ class Branches(msgspec.Struct, frozen=True):
     own: str
     shared: str | None
     named: str | None = None
-    """The one it named."""
+    """The one it named, and whose that is."""
+    named_project: str | None = None
 
     @property
     def target(self) -> str:
         return self.named or self.own
+
+    def check_project(self, project: str | None) -> None:
+        """Refuses to write what belongs to a project on a branch of every project, and the other way round."""
+        if self.named is not None and self.named_project != project:
+            raise BadRequest(
+                "branch_id: this branch is of another project, or of none; leave it out for the right one.",
+                code="branch_mismatch",
+            )
 
 
 def not_found(kind: Kind) -> NotFound:
@@ -50,13 +60,13 @@ async def find_branches(session: Session, who: Principal, *, branch_id: UUID | N
     place = {"tenant": who.tenant_id, "project": require_project(who)}
     row = await session.row(queries.BRANCHES, place)
     assert row is not None
-    named = None
+    named = project = None
     if branch_id is not None:
         found = await session.row(queries.FIND_BRANCH, {"tenant": who.tenant_id, "branch": str(branch_id)})
         if found is None or found["project_id"] not in (None, who.project_id):
             raise NotFound("branch_id: there is no such branch.", code="branch_not_found")
-        named = str(found["branch_id"])
-    return Branches(str(row["own"]), None if row["shared"] is None else str(row["shared"]), named)
+        named, project = str(found["branch_id"]), found["project_id"]
+    return Branches(str(row["own"]), None if row["shared"] is None else str(row["shared"]), named, project)
 
 
 async def shared_branch(session: Session) -> str:
@@ -107,9 +117,9 @@ def _stale(kind: Kind, head: Row, reason: str) -> NoReturn:
 
 
 def _check_match(kind: Kind, head: Row, if_match: str) -> None:
-    tags = [tag.strip().removeprefix("W/").strip('"') for tag in if_match.split(",")]
-    if "*" in tags:
+    if if_match.strip() == "*":
         return
+    tags = [tag.strip().removeprefix("W/").strip('"') for tag in if_match.split(",")]
     known = {str(head["version"]), str(head["version_id"]), bytes(head["content_hash"]).hex()}
     if not all(tags):
         raise BadRequest('If-Match: a version such as "3", or *.', code="invalid_if_match")
@@ -167,6 +177,7 @@ async def advance(
     state: Row,
     described: Row,
     summary: dict[str, Any],
+    declared: frozenset[str],
     deleted_at: datetime | None = None,
 ) -> Row:
     """Writes the next version and answers it as the head it is now."""
@@ -180,21 +191,38 @@ async def advance(
         "deleted_at": deleted_at,
     }
     encoded = encode_row(row | described | {"change_summary": summary})
-    await queries.change(session, kind, tenant=who.tenant_id, agent=who.agent_id, row=encoded, now=now)
+    place = {"tenant": who.tenant_id, "agent": who.agent_id}
+    await queries.change(session, kind, name=head["type"], **place, row=encoded, now=now)
     observe(summary)
-    details = {"kind": kind, "version": row["version"], "paths": summary["paths"][:100], "meta": summary["meta"]}
+    details = {"kind": kind, "version": row["version"], **audited(summary, declared)}
     await audit.record(session, "object_write", key_id=who.key_id, canonical_id=str(row["canonical_id"]), **details)
     return row | {"content_hash": bytes.fromhex(described["content_hash"]), "updated_at": now, "is_head": True}
 
 
-async def record_made(
-    session: Session, who: Principal, kind: Kind, made: list[Row], summaries: list[dict[str, Any]]
-) -> None:
-    """One line of the audit log for what was made together; of one alone also what it has."""
-    details: dict[str, Any] = {"kind": kind, "version": 1, "made": made}
-    if len(summaries) == 1:
-        details |= {"meta": summaries[0]["meta"], "paths": summaries[0]["paths"][:100]}
-    await audit.record(session, "object_write", key_id=who.key_id, **details)
+async def record_made(session: Session, who: Principal, kind: Kind, *, ids: list[str], told: dict[str, Any]) -> None:
+    """One line of the audit log for what was made together."""
+    await audit.record(session, "object_write", key_id=who.key_id, kind=kind, version=1, made=ids, **told)
+
+
+def audited(summary: dict[str, Any], declared: frozenset[str]) -> dict[str, Any]:
+    """How much changed, and which of the fields that the type declares; other names may be anybody's words."""
+    names = dict.fromkeys(parse_pointer(path)[0] for path in summary["paths"] if path)
+    return {"meta": summary["meta"], "paths": [f"/{escape(name)}" for name in names if name in declared][:100]}
+
+
+def as_made(row: Row, now: datetime) -> Row:
+    """A new row as the head it is."""
+    left_out = ("searched", "embed_text", "change_summary")
+    return {name: value for name, value in row.items() if name not in left_out} | {
+        "created_at": now,
+        "updated_at": now,
+        "deleted_at": None,
+        "version_id": row["canonical_id"],
+        "version": 1,
+        "is_head": True,
+        "supersedes_id": None,
+        "content_hash": bytes.fromhex(row["content_hash"]),
+    }
 
 
 @contextmanager
@@ -207,10 +235,10 @@ def alone() -> Generator[None]:
         raise
 
 
-def end_summary(before: Any, after: Any, mark: str) -> dict[str, Any]:
-    """The summary of a version that deletes or restores."""
-    summary = summarize(before, after)
-    return {**summary, "meta": {**summary["meta"], mark: True}}
+def ended(properties: Any, *, deleted: bool) -> dict[str, Any]:
+    """The summary of a version that deletes, or that restores."""
+    summary = summarize(properties, {}) if deleted else summarize({}, properties)
+    return {**summary, "meta": {**summary["meta"], "deleted" if deleted else "restored": True}}
 
 
 def observe(summary: dict[str, Any]) -> None:

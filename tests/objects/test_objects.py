@@ -420,15 +420,18 @@ def test_every_project_has_a_main_branch(graph: Graph, superuser: psycopg.Connec
 
 
 def test_changes_are_on_record(graph: Graph, superuser: psycopg.Connection[Any]) -> None:
+    graph.register("object", "Doc", json_schema={"properties": {"private": {}}})
     made = graph.make("Doc", properties={"private": "words that are nobody's business"})
-    graph.patch(made, properties={"private": "other words"})
+    graph.patch(made, properties={"private": "other words", "Zorblax": {"diagnosis": 1}})
     events = superuser.execute(
         "SELECT details FROM audit_log WHERE tenant_id = %s AND event_type = 'object_write' ORDER BY created_at",
         (graph.tenant,),
     ).fetchall()
     first, second = (details for (details,) in events)
-    assert first["made"] == [{"canonical_id": made["id"], "type": "Doc"}]
+    assert first["made"] == [made["id"]]
+    # Names that the type declares, and no others: they might be anybody's words.
     assert (second["canonical_id"], second["version"], second["paths"]) == (made["id"], 2, ["/private"])
+    assert "Zorblax" not in str(events)
     assert second["meta"]["updated"] == 1
     assert "words" not in str(events)
 

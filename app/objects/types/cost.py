@@ -1,16 +1,20 @@
 """What a JSON Schema can cost, told from its form: references that double at each step hang whoever checks by them."""
 
 from typing import Any, cast
+from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
-from app.objects.pointers import escape
+from app.objects.pointers import parse_pointer, point_at
 
 # Definitions cost where they are referred to; these hold plain values.
 _NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_META = ("https://json-schema.org/draft/", "http://json-schema.org/draft-")
+_META_STEPS = 1000
 # Beyond this the number itself does not matter.
 _ENOUGH = 10**12
+_NOWHERE = "urn:schema"
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -20,64 +24,95 @@ class Cost(msgspec.Struct, frozen=True):
     returns: int
 
 
-def measure_schema(schema: Any) -> Cost:
-    """The cost of a schema; references outside of it count once."""
-    return _Measure(schema).of(schema, ())
+class UnknownReference(ValueError):
+    """A reference to what does not stand within the schema."""
+
+
+def measure_schema(schema: Any, *, outside: bool = False) -> Cost:
+    """The cost of a schema; with `outside` what it refers to may stand elsewhere, and counts once."""
+    return _Measure(schema, outside=outside).of(schema, _NOWHERE, ())
 
 
 class _Measure:
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, *, outside: bool) -> None:
+        self._outside = outside
         self._known: dict[int, Cost] = {}
-        self._places: dict[str, Any] = {"#": schema, "": schema}
-        self._collect(schema, "#")
+        self._places: dict[str, Any] = {_NOWHERE: schema}
+        self._bases: dict[int, str] = {}
+        self._dynamic: dict[str, list[Any]] = {}
+        self._collect(schema, _NOWHERE)
 
-    def _collect(self, node: Any, path: str) -> None:
-        """All places a reference may name: by pointer, by anchor and by id."""
-        if isinstance(node, dict):
-            members = cast(dict[str, Any], node)
-            for name in ("$anchor", "$dynamicAnchor"):
-                if isinstance(anchor := members.get(name), str):
-                    self._places.setdefault(f"#{anchor}", node)
-            if isinstance(address := members.get("$id"), str):
-                self._places.setdefault(address.rpartition("/")[2], node)
-            for name, member in members.items():
-                self._place(member, f"{path}/{escape(name)}")
-        elif isinstance(node, list):
-            for index, member in enumerate(cast(list[Any], node)):
-                self._place(member, f"{path}/{index}")
+    def _collect(self, node: Any, base: str) -> None:
+        """What a reference may name, by id and by anchor; and from where each part reads its references."""
+        if isinstance(node, list):
+            for member in cast(list[Any], node):
+                self._collect(member, base)
+        if not isinstance(node, dict):
+            return
+        members = cast(dict[str, Any], node)
+        if isinstance(address := members.get("$id"), str):
+            base = _join(base, address)
+            self._places.setdefault(urldefrag(base).url, node)
+        for name in ("$anchor", "$dynamicAnchor"):
+            if isinstance(anchor := members.get(name), str):
+                self._places.setdefault(f"{urldefrag(base).url}#{anchor}", node)
+                self._dynamic.setdefault(anchor, []).append(node)
+        self._bases[id(members)] = base
+        for member in members.values():
+            self._collect(member, base)
 
-    def _place(self, node: Any, path: str) -> None:
-        if isinstance(node, (dict, list)):
-            self._places[path] = node
-            self._collect(node, path)
-
-    def of(self, node: Any, above: tuple[int, ...]) -> Cost:
+    def of(self, node: Any, base: str, above: tuple[int, ...]) -> Cost:
         """What it costs to apply this part of the schema."""
         if id(node) in above:
             return Cost(1, 1)
         if id(node) in self._known:
             return self._known[id(node)]
-        inner = (*above, id(node))
+        base = self._bases.get(id(node), base)
         steps, returns = 1, 0
-        for part in self._parts(node):
-            cost = self.of(part, inner)
+        for part in self._parts(node, base):
+            cost = part if isinstance(part, Cost) else self.of(part, base, (*above, id(node)))
             steps, returns = min(_ENOUGH, steps + cost.steps), min(_ENOUGH, returns + cost.returns)
-        # What comes back to a place above is told by that place.
-        found = Cost(steps, returns)
-        self._known[id(node)] = found
-        return found
+        self._known[id(node)] = Cost(steps, returns)
+        return self._known[id(node)]
 
-    def _parts(self, node: Any) -> list[Any]:
+    def _parts(self, node: Any, base: str) -> list[Any]:
         if isinstance(node, list):
             return [part for part in cast(list[Any], node) if isinstance(part, (dict, list))]
         if not isinstance(node, dict):
             return []
         members = cast(dict[str, Any], node)
-        parts: list[Any] = [
-            part for name, part in members.items() if name not in _NOT_APPLIED and isinstance(part, (dict, list))
-        ]
+        applied = (part for name, part in members.items() if name not in _NOT_APPLIED)
+        parts: list[Any] = [part for part in applied if isinstance(part, (dict, list))]
         for name in _REFERENCES:
-            target = members.get(name)
-            if isinstance(target, str) and (found := self._places.get(target)) is not None:
-                parts.append(found)
+            if isinstance(target := members.get(name), str):
+                parts += self._meant(target, base)
         return parts
+
+    def _meant(self, target: str, base: str) -> list[Any]:
+        """What a reference leads to: one place, or all that a dynamic one may mean."""
+        address, fragment = urldefrag(_join(base, target))
+        fragment = unquote(fragment)
+        if fragment in self._dynamic:
+            return self._dynamic[fragment]
+        if address.startswith(_META):
+            return [Cost(_META_STEPS, 0)]
+        place = self._places.get(address)
+        if place is not None and fragment.startswith("/"):
+            try:
+                place = point_at(place, parse_pointer(fragment))
+            except ValueError:
+                place = None
+        elif fragment:
+            place = self._places.get(f"{address}#{fragment}")
+        if isinstance(place, (dict, list)):
+            return [place]
+        if isinstance(place, bool) or self._outside:
+            return []
+        raise UnknownReference(target)
+
+
+def _join(base: str, address: str) -> str:
+    if address.startswith("#"):
+        return f"{urldefrag(base).url}{address}"
+    # A name that is no place (urn:...) has nothing beside it.
+    return urljoin(base, address) if "://" in base else address

@@ -56,8 +56,9 @@ ACTIVE: dict[Kind, TextClause] = {
 # All versions of a type, newest first; the tenant's before the installation's.
 VERSIONS: dict[Kind, TextClause] = {
     kind: text(
-        f"SELECT * FROM ({_select(kind, 'tenant')}t.type = :type UNION ALL {_select(kind, 'global')}t.type = :type) v "
-        "ORDER BY v.scope DESC, v.version DESC"
+        f"SELECT * FROM ({_select(kind, 'tenant')}t.type = ANY (CAST(:types AS text[])) "
+        f"UNION ALL {_select(kind, 'global')}t.type = ANY (CAST(:types AS text[]))) v "
+        "ORDER BY v.type, v.scope DESC, v.version DESC"
     )
     for kind in _KINDS
 }
@@ -100,7 +101,10 @@ GLOBAL_RETIRE: dict[Kind, TextClause] = {
     for kind in _KINDS
 }
 # Has the relationships of a type kept to how many there may be, or answers where there are more already.
-MARK_MULTIPLICITY = text("SELECT * FROM mark_multiplicity(:type, :one_src, :one_dst)")
+MARK_MULTIPLICITY = text("SELECT * FROM mark_multiplicity(:type)")
+# Nobody registers or chooses versions of a type, or writes relationships of it, beside whoever has this.
+HOLD_TYPE = text("SELECT hold_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
+USED_ELSEWHERE = text("SELECT used_elsewhere(:kind, :type) AS used")
 
 
 async def insert_version(session: Session, kind: Kind, *, row: Row) -> None:

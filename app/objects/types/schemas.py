@@ -10,7 +10,9 @@ from app.tenancy.schemas import Create, Read
 
 # No control characters and no blank ends; otherwise as people name things, such as Custom:RiskItem or attended_by.
 TypeName = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^(?! )[^\x00-\x1f\x7f]+(?<! )$")]
-Pointer = Annotated[str, Meta(max_length=512, pattern=r"^(/([^~]|~[01])*)*$")]
+# One that is registered is also a part of a path.
+RegisteredName = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^(?! )[^\x00-\x1f\x7f/]+(?<! )$")]
+Pointer = Annotated[str, Meta(max_length=512, pattern=r"^(/([^~/]|~[01])*)*$")]
 JsonSchema = dict[str, Any] | bool
 Policy = Literal["required", "optional", "disabled"]
 Many = Literal["one", "many"]
@@ -21,7 +23,7 @@ Weight = Annotated[float, Meta(ge=0, le=1000)]
 class ObjectTypeCreate(Create, frozen=True, kw_only=True):
     """A type of objects, or the next version of one."""
 
-    type: TypeName
+    type: RegisteredName
     json_schema: JsonSchema = msgspec.field(default_factory=dict[str, Any])
     """A JSON Schema (draft 2020-12 unless it says otherwise) for `properties`. What it refers to stands within it."""
     description: Annotated[str, Meta(max_length=1000)] | None = None
@@ -54,7 +56,7 @@ class RankingRule(Create, frozen=True, kw_only=True):
 class RelationshipTypeCreate(Create, frozen=True, kw_only=True):
     """A type of relationships, or the next version of one."""
 
-    type: TypeName
+    type: RegisteredName
     json_schema: JsonSchema = msgspec.field(default_factory=dict[str, Any])
     description: Annotated[str, Meta(max_length=1000)] | None = None
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None

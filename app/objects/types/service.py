@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
 
 from app.db.database import Database, Row, Session
-from app.errors import BadRequest, Conflict, NotFound
+from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.facts.retries import retried
 from app.objects.types import queries
 from app.objects.types.queries import Kind
 from app.objects.types.schemas import (
@@ -23,10 +25,10 @@ from app.objects.types.schemas import (
     RelationshipTypeRead,
     TypePatch,
 )
-from app.objects.types.validation import compile_schema, depth_of, schema_failed, stored_checker
+from app.objects.types.validation import compile_schema, schema_failed, stored_checker
 from app.web import audit
 from app.web.auth import Principal
-from app.web.idempotency import Answer, Once
+from app.web.idempotency import Answer, Once, Step
 from app.web.pages import Page
 
 Created = ObjectTypeCreated | RelationshipTypeCreated
@@ -66,27 +68,37 @@ async def register_type(
 ) -> Answer:
     """Makes a type or its next version, which counts from now on; the same again is answered as it is."""
     wanted = type_row(kind, data)
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        found = await step.session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "type": data.type})
-        own = [row for row in found if row["scope"] == "tenant"]
-        known = _same_version(kind, own, wanted, data.version)
-        if known is not None:
-            return await step.answer(200, _created(kind, known, created=False))
-        row = wanted | {
-            "tenant_id": who.tenant_id,
-            "version": data.version or max((row["version"] for row in own), default=0) + 1,
-            "status": "active",
-            "created_by": who.agent_id or who.key_id,
-            "created_at": datetime.now(UTC),
-        }
-        await step.session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
-        await queries.insert_version(step.session, kind, row=row)
-        await _keep_multiplicity(step.session, kind, row)
-        details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}
-        await audit.record(step.session, "admin_action", key_id=who.key_id, **details)
-        return await step.answer(201, _created(kind, row | {"scope": "tenant"}, created=True))
+
+    async def write() -> Answer:
+        async with once.tenant(db, who) as step:
+            return step.stored or await _register(step, who, kind, data=data, wanted=wanted)
+
+    return await retried(write)
+
+
+async def _register(
+    step: Step, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate, wanted: Row
+) -> Answer:
+    await _hold(step.session, who, kind, data.type)
+    found = await step.session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [data.type]})
+    own = [row for row in found if row["scope"] == "tenant"]
+    known = _same_version(kind, own, wanted, data.version)
+    if known is not None:
+        return await step.answer(200, _created(kind, known, created=False))
+    await _require_own(step.session, who, kind, data.type)
+    row = wanted | {
+        "tenant_id": who.tenant_id,
+        "version": data.version or max((row["version"] for row in own), default=0) + 1,
+        "status": "active",
+        "created_by": who.agent_id or who.key_id,
+        "created_at": datetime.now(UTC),
+    }
+    await step.session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
+    await queries.insert_version(step.session, kind, row=row)
+    await _keep_multiplicity(step.session, kind, data.type)
+    details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}
+    await audit.record(step.session, "admin_action", key_id=who.key_id, **details)
+    return await step.answer(201, _created(kind, row | {"scope": "tenant"}, created=True))
 
 
 def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) -> Row | None:
@@ -110,25 +122,30 @@ def _content(kind: Kind, row: Row) -> dict[str, Any]:
     return content
 
 
-async def _keep_multiplicity(session: Session, kind: Kind, row: Row) -> None:
+async def _hold(session: Session, who: Principal, kind: Kind, name: str) -> None:
+    await session.execute(queries.HOLD_TYPE, {"tenant": who.tenant_id, "kind": kind, "type": name})
+
+
+async def _require_own(session: Session, who: Principal, kind: Kind, name: str) -> None:
+    """A type counts in all projects: who works in one alone does not decide about what others have."""
+    if who.is_admin:
+        return
+    row = await session.row(queries.USED_ELSEWHERE, {"kind": kind, "type": name})
+    if row is not None and row["used"]:
+        raise Forbidden(
+            f"type: other projects use {name} too; a key of kind admin may change it.", code="type_used_elsewhere"
+        )
+
+
+async def _keep_multiplicity(session: Session, kind: Kind, name: str) -> None:
     if kind != "relationship":
         return
-    one = {side: row[f"multiplicity_{side}"] == "one" for side in ("src", "dst")}
-    crowded = await session.rows(
-        queries.MARK_MULTIPLICITY, {"type": row["type"], "one_src": one["src"], "one_dst": one["dst"]}
-    )
+    crowded = await session.rows(queries.MARK_MULTIPLICITY, {"type": name})
     if crowded:
-        listed = [
-            {
-                "side": found["side"],
-                "object_id": found["object_id"] and str(found["object_id"]),
-                "objects": found["objects"],
-            }
-            for found in crowded
-        ]
+        listed = [{**row, "object_id": row["object_id"] and str(row["object_id"])} for row in crowded]
         raise Conflict(
-            f"multiplicity: some objects have several live relationships of type {row['type']} already; delete all but "
-            "one of each first.",
+            f"multiplicity: some objects have several live relationships of type {name} already; delete all but one "
+            "of each first.",
             code="multiplicity_exceeded",
             details={"objects": listed},
         )
@@ -138,20 +155,30 @@ async def set_type_status(
     db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch
 ) -> ObjectTypeRead | RelationshipTypeRead:
     """Makes a version of a tenant's type the one that counts, or retires it."""
-    async with db.tenant(who) as session:
+
+    async def write() -> Row:
+        async with db.tenant(who) as session:
+            return await _set_status(session, who, kind, name=name, data=data)
+
+    return present_type(kind, await retried(write))
+
+
+async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Row:
+    await _hold(session, who, kind, name)
+    rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [name]})
+    found = next((row for row in rows if row["scope"] == "tenant" and row["version"] == data.version), None)
+    if found is None:
+        raise type_not_found(kind, name)
+    if found["status"] != data.status:
+        await _require_own(session, who, kind, name)
         place = {"tenant": who.tenant_id, "type": name}
-        rows = await session.rows(queries.VERSIONS[kind], place)
-        found = next((row for row in rows if row["scope"] == "tenant" and row["version"] == data.version), None)
-        if found is None:
-            raise type_not_found(kind, name)
-        if found["status"] != data.status:
-            if data.status == "active":
-                await session.execute(queries.RETIRE[kind], place)
-                await _keep_multiplicity(session, kind, found)
-            await session.execute(queries.SET_STATUS[kind], {**place, "version": data.version, "status": data.status})
-            details = {"action": f"{kind}_type_{data.status}", "type": name, "version": data.version}
-            await audit.record(session, "admin_action", key_id=who.key_id, **details)
-        return present_type(kind, found | {"status": data.status})
+        if data.status == "active":
+            await session.execute(queries.RETIRE[kind], place)
+        await session.execute(queries.SET_STATUS[kind], {**place, "version": data.version, "status": data.status})
+        await _keep_multiplicity(session, kind, name)
+        details = {"action": f"{kind}_type_{data.status}", "type": name, "version": data.version}
+        await audit.record(session, "admin_action", key_id=who.key_id, **details)
+    return found | {"status": data.status}
 
 
 async def get_type(
@@ -159,7 +186,7 @@ async def get_type(
 ) -> ObjectTypeRead | RelationshipTypeRead:
     """One version of a type: the one that counts, unless another is named."""
     async with db.tenant(who) as session:
-        rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "type": name})
+        rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [name]})
     chosen = [row for row in rows if (row["status"] == "active" if version is None else row["version"] == version)]
     if not chosen:
         raise type_not_found(kind, name)
@@ -220,6 +247,13 @@ def _created(kind: Kind, row: Row, *, created: bool) -> Created:
     return RelationshipTypeCreated(schema=shown, created=created)
 
 
+@lru_cache(maxsize=2000)
+def _declared(text: str) -> frozenset[str]:
+    schema = msgspec.json.decode(text)
+    properties: Any = cast(dict[str, Any], schema).get("properties") if isinstance(schema, dict) else None
+    return frozenset(cast(dict[str, Any], properties)) if isinstance(properties, dict) else frozenset()
+
+
 class Types:
     """The types that a write meets, as they are in its transaction; one that is not registered checks nothing."""
 
@@ -237,12 +271,17 @@ class Types:
             raise BadRequest(f"schema_version: {name} has no version {version}.", code="schema_version_unknown")
         return found
 
+    def declared(self, name: str) -> frozenset[str]:
+        """The names of properties that the type's schema knows."""
+        found = self._active.get(name)
+        return frozenset() if found is None else _declared(found["json_schema"])
+
     def check(self, name: str, properties: Any, *, version: int | None = None, field: str = "properties") -> int | None:
         """Checks properties by their type and answers the version it was checked by; None where there is none."""
         found = self.find(name, version)
         if found is None:
             return None
-        errors = stored_checker(found["json_schema"]).errors(properties, depth=depth_of(properties))
+        errors = stored_checker(found["json_schema"]).errors(properties)
         if errors:
             raise schema_failed(errors, code=CODES[self._kind], field=field, name=name, version=found["version"])
         return found["version"]
@@ -254,9 +293,10 @@ async def read_types(
     """The types of these names, and versions of them that are asked for by number."""
     active = await session.rows(queries.ACTIVE[kind], {"tenant": who.tenant_id, "types": sorted(set(names))})
     chosen: dict[tuple[str, int], Row] = {}
-    for name, version in set(versions):
-        rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "type": name})
+    wanted = set(versions)
+    if wanted:
+        asked = {"tenant": who.tenant_id, "types": sorted({name for name, _ in wanted})}
         # The tenant's own come first, and count before the installation's.
-        for row in reversed([row for row in rows if row["version"] == version]):
-            chosen[name, version] = row
+        for row in reversed(await session.rows(queries.VERSIONS[kind], asked)):
+            chosen[row["type"], row["version"]] = row
     return Types(kind, active, chosen)

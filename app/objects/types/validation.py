@@ -2,7 +2,9 @@
 
 import hashlib
 import math
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, cast
 
 import jsonschema_rs
@@ -10,12 +12,15 @@ import msgspec
 
 from app.errors import BadRequest, Unprocessable
 from app.objects.pointers import escape
-from app.objects.types.cost import Cost, measure_schema
+from app.objects.types.cost import Cost, UnknownReference, measure_schema
 
 MAX_SCHEMA_BYTES = 128 * 1024
 MAX_ERRORS = 20
 # Steps that one check may take, as far as the form of a schema tells: some tenths of a second.
 MAX_STEPS = 10_000_000
+# The same times the values of a document; and what may be written about them.
+MAX_WORK = 20_000_000
+MAX_TOLD = 50_000_000
 MAX_MESSAGE = 300
 MAX_NESTING = 64
 
@@ -23,23 +28,41 @@ Schema = dict[str, Any] | bool
 
 
 class Checker(msgspec.Struct, frozen=True):
-    """A compiled schema, and how deep a document may be that it checks."""
+    """A compiled schema, what one check by it costs, and how deep a document may be that it checks."""
 
     validator: Any
+    steps: int
+    size: int
     max_depth: int | None
 
-    def errors(self, document: Any, *, depth: int) -> list[dict[str, str]]:
+    def errors(self, document: Any) -> list[dict[str, str]]:
         """Where a document fails, and why; empty when it is valid."""
+        depth, values = measure(document)
         if self.max_depth is not None and depth > self.max_depth:
             message = f"nested {depth} levels deep; this schema refers to itself and is checked to {self.max_depth}"
             return [{"path": "", "message": message, "keyword": "depth"}]
-        found: list[dict[str, str]] = []
-        for error in self.validator.iter_errors(document):
-            path = "".join(f"/{escape(str(part))}" for part in error.instance_path)
-            found.append({"path": path, "message": error.message[:MAX_MESSAGE], "keyword": error.kind.name})
-            if len(found) == MAX_ERRORS:
-                break
-        return found
+        if self.steps * values > MAX_WORK:
+            message = f"{values} values are too many for a schema of {self.steps} parts; split it"
+            return [{"path": "", "message": message, "keyword": "size"}]
+        if self.validator.is_valid(document):
+            return []
+        # All errors are made before the first is told, each with what the schema says there.
+        several = values * self.size <= MAX_TOLD
+        return [_told(error) for error in islice(self._failures(document, several), MAX_ERRORS)]
+
+    def _failures(self, document: Any, several: bool) -> Iterator[Any]:
+        if several:
+            yield from self.validator.iter_errors(document)
+            return
+        try:
+            self.validator.validate(document)
+        except jsonschema_rs.ValidationError as error:
+            yield error
+
+
+def _told(error: Any) -> dict[str, str]:
+    path = "".join(f"/{escape(str(part))}" for part in error.instance_path)
+    return {"path": path, "message": error.message[:MAX_MESSAGE], "keyword": error.kind.name}
 
 
 def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any = None) -> Checker:
@@ -51,9 +74,15 @@ def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any
     if len(encoded) > MAX_SCHEMA_BYTES:
         raise BadRequest(f"{field}: over {MAX_SCHEMA_BYTES // 1024} KiB; split the type.", code="schema_too_large")
     try:
-        cost = Cost(MAX_STEPS + 1, 0) if depth_of(schema) > MAX_NESTING else measure_schema(schema)
+        deep = measure(schema)[0] > MAX_NESTING
+        cost = Cost(MAX_STEPS + 1, 0) if deep else measure_schema(schema, outside=resources is not None)
     except RecursionError:
         cost = Cost(MAX_STEPS + 1, 0)
+    except UnknownReference as problem:
+        raise BadRequest(
+            f"{field}: {str(problem)[:MAX_MESSAGE]} does not stand within it; put it under $defs, with its $id.",
+            code="schema_invalid",
+        ) from problem
     if cost.steps > MAX_STEPS:
         raise BadRequest(
             f"{field}: nested or referring too deep, or to over {MAX_STEPS:,} steps for one check; make it flatter.",
@@ -61,7 +90,7 @@ def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any
         )
     depth = None if cost.returns < 2 else max(1, math.floor(math.log(MAX_STEPS) / math.log(cost.returns)))
     try:
-        return Checker(_compile(encoded, resources), depth)
+        return Checker(_compile(encoded, resources), cost.steps, len(encoded), depth)
     except ValueError as problem:
         message = str(problem).partition("\n")[0][:MAX_MESSAGE]
         raise BadRequest(f"{field}: not a JSON Schema: {message}", code="schema_invalid") from problem
@@ -87,14 +116,15 @@ def _compile(encoded: bytes, resources: Any) -> Any:
     )
 
 
-def depth_of(value: Any) -> int:
-    """How many objects and arrays lie within each other."""
-    depth, level = 0, _nested([value])
+def measure(document: Any) -> tuple[int, int]:
+    """How many objects and arrays lie within each other, and how many values there are in all."""
+    depth, values, level = 0, 1, _nested([document])
     while level:
         depth += 1
-        members = (cast(dict[str, Any], item).values() if isinstance(item, dict) else item for item in level)
-        level = [inner for part in members for inner in _nested(part)]
-    return depth
+        parts: list[Any] = [list(cast(Any, item).values()) if isinstance(item, dict) else item for item in level]
+        values += sum(len(part) for part in parts)
+        level = [inner for part in parts for inner in _nested(part)]
+    return depth, values
 
 
 def _nested(values: Any) -> list[Any]:
