@@ -12,7 +12,7 @@ from app.errors import BadRequest, NotFound
 from app.objects.walking import queries
 from app.objects.walking.filters import Predicate, read_filter
 from app.objects.walking.projections import read_include
-from app.objects.walking.schemas import ExpandAsk, ExpandMeta, Phase
+from app.objects.walking.schemas import ExpandAsk, ExpandMeta, Include, Phase, WalkFilters
 from app.telemetry.metrics import observe_walk
 from app.web.auth import Principal, require_project
 from app.web.inputs import as_utc
@@ -46,7 +46,8 @@ async def expand(db: Database, who: Principal, *, ask: ExpandAsk, cap: int) -> b
             code="expand_too_large",
             details={"asked": ask.limit_nodes * depth, "cap": cap},
         )
-    include = {"object": read_include(ask.include.object, "object"), "edge": read_include(ask.include.edge, "edge")}
+    wanted = ask.include or Include()
+    include = {"object": read_include(wanted.object, "object"), "edge": read_include(wanted.edge, "edge")}
     started = time.perf_counter()
     (row,) = await db.query(who, queries.EXPAND_OBJECTS, _parameters(who, ask, steps, depth, include))
     milliseconds = round((time.perf_counter() - started) * 1000, 1)
@@ -57,41 +58,36 @@ async def expand(db: Database, who: Principal, *, ask: ExpandAsk, cap: int) -> b
 
 def read_steps(ask: ExpandAsk) -> list[Step]:
     """The hops that are asked for: one for all levels, or the phases."""
-    node = read_filter(ask.filters.node, "node", "filters.node")
-    edge = read_filter(ask.filters.edge, "edge", "filters.edge")
+    filters = ask.filters or WalkFilters()
+    every = Step(
+        direction=_DIRECTIONS[ask.direction or "both"],
+        edge_types=ask.edge_types or [],
+        node_types=ask.node_types or [],
+        labels=ask.labels or [],
+        node=read_filter(filters.node, "node", "filters.node"),
+        edge=read_filter(filters.edge, "edge", "filters.edge"),
+    )
     if ask.phases is None:
-        return [
-            Step(
-                direction=_DIRECTIONS[ask.direction or "both"],
-                edge_types=ask.edge_types or [],
-                node_types=ask.node_types or [],
-                labels=ask.labels,
-                node=node,
-                edge=edge,
-            )
-        ]
-    for name in ("direction", "max_depth", "edge_types", "node_types"):
-        if getattr(ask, name) is not UNSET:
-            field = {"max_depth": "maxDepth", "edge_types": "edgeTypes", "node_types": "nodeTypes"}.get(name, name)
-            raise BadRequest(f"{field}: not beside phases; say it in each phase, or leave phases out.")
-    return [_phase(phase, f"phases[{number}]", ask.labels, node, edge) for number, phase in enumerate(ask.phases)]
+        return [every]
+    return [_phase(phase, f"phases[{number}]", every) for number, phase in enumerate(ask.phases)]
 
 
-def _phase(phase: Phase, where: str, labels: list[str], node: list[Predicate], edge: list[Predicate]) -> Step:
+def _phase(phase: Phase, where: str, every: Step) -> Step:
+    filters = phase.filters or WalkFilters()
     return Step(
-        direction=_DIRECTIONS[phase.direction],
-        edge_types=phase.edge_types,
-        node_types=phase.node_types,
-        labels=phase.labels or labels,
-        node=[*node, *read_filter(phase.filters.node, "node", f"{where}.filters.node")],
-        edge=[*edge, *read_filter(phase.filters.edge, "edge", f"{where}.filters.edge")],
+        direction=every.direction if phase.direction is None else _DIRECTIONS[phase.direction],
+        edge_types=every.edge_types if phase.edge_types is None else phase.edge_types,
+        node_types=every.node_types if phase.node_types is None else phase.node_types,
+        labels=every.labels if phase.labels is None else phase.labels,
+        node=[*(every.node or []), *read_filter(filters.node, "node", f"{where}.filters.node")],
+        edge=[*(every.edge or []), *read_filter(filters.edge, "edge", f"{where}.filters.edge")],
     )
 
 
 def _depth(ask: ExpandAsk) -> int:
     if ask.phases is not None:
-        return len(ask.phases)
-    return DEFAULT_DEPTH if ask.max_depth is UNSET else ask.max_depth
+        return min(len(ask.phases), ask.max_depth or len(ask.phases))
+    return ask.max_depth or DEFAULT_DEPTH
 
 
 def _parameters(
@@ -156,7 +152,8 @@ def _tell(who: Principal, ask: ExpandAsk, steps: list[Step], depth: int, row: Ro
         nodes=row["node_count"],
         edges=row["edge_count"],
     )
-    edge_fields = ask.include.edge or []
+    wanted = ask.include or Include()
+    edge_fields = wanted.edge or []
     log.info(
         "graph.expand",
         type="graph.expand",
@@ -176,7 +173,7 @@ def _tell(who: Principal, ask: ExpandAsk, steps: list[Step], depth: int, row: Ro
             "relationship_types": _all(step.edge_types for step in steps),
             "object_types": _all(step.node_types for step in steps),
             "labels": _all(step.labels for step in steps),
-            "projection_include": ask.include.object or [],
+            "projection_include": wanted.object or [],
             "projection_exclude": [],
             "include_relationship_properties": any(path.lstrip("/").startswith("properties") for path in edge_fields),
         },

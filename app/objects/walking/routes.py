@@ -31,7 +31,8 @@ async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandA
     dedupe says which paths returnPaths adds, 10,000 at the most: `node` the first and shortest to each node; `edge` for
     each edge the way by which it was first crossed; `path` all simple paths up to maxDepth, and then edges are those of
     the paths. phases are hops of their own, one after the other: each goes on from all that the one before has reached,
-    and the walk ends when one reaches nothing. filters beside phases hold in each of them.
+    and the walk ends when one reaches nothing. What stands beside phases holds in each that does not say otherwise;
+    filters beside them hold in all.
 
     Filters are `{"path": {"operator": value}}`, `{"path": value}` or a list of `{path, operator, value}`; all have to
     hold. A path is a JSON Pointer, dotted or a bare name: the name of a field, or else of a property. Operators:

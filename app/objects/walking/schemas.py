@@ -38,34 +38,34 @@ class Include(Create, frozen=True, kw_only=True):
 
 
 class Phase(Create, frozen=True, kw_only=True, rename="camel"):
-    """One hop of its own."""
+    """One hop of its own; what it leaves out is as the request says for all."""
 
-    edge_types: Types = msgspec.field(default_factory=list)
-    direction: Direction = "both"
-    node_types: Types = msgspec.field(default_factory=list)
-    labels: Labels = msgspec.field(default_factory=list)
-    filters: WalkFilters = WalkFilters()
+    edge_types: Types | None = None
+    direction: Direction | None = None
+    node_types: Types | None = None
+    labels: Labels | None = None
+    filters: WalkFilters | None = None
 
 
 class ExpandAsk(Create, frozen=True, kw_only=True, rename="camel"):
     roots: Roots
     """Ids of objects, or of any version of them; 1 to 50."""
-    direction: Direction | UnsetType = UNSET
+    direction: Direction | None = None
     """outbound: from src to dst; inbound: against it; both, which is the default: either way."""
-    max_depth: Annotated[int, Meta(ge=1, le=6)] | UnsetType = UNSET
-    """How many hops at the most; 2 when absent."""
-    edge_types: Types | UnsetType = UNSET
+    max_depth: Annotated[int, Meta(ge=1, le=6)] | None = None
+    """How many hops at the most; 2 when absent, with phases as many as there are."""
+    edge_types: Types | None = None
     """Only over relationships of these types."""
-    node_types: Types | UnsetType = UNSET
+    node_types: Types | None = None
     """Only objects of these types; roots are exempt."""
-    labels: Labels = msgspec.field(default_factory=list)
+    labels: Labels | None = None
     """Only objects with at least one of these labels; roots are exempt."""
-    filters: WalkFilters = WalkFilters()
+    filters: WalkFilters | None = None
     limit_nodes: Annotated[int, Meta(ge=1, le=10_000)] = 2000
     limit_edges: Annotated[int, Meta(ge=1, le=100_000)] = 50_000
     limit_edges_per_node: Annotated[int, Meta(ge=0, le=100_000)] = 100
     """How many relationships of one object are crossed, the heaviest first; 0: as many as limitEdges."""
-    include: Include = Include()
+    include: Include | None = None
     dedupe: Dedupe = "node"
     """Which paths are told: the first to each node, one over each edge, or all simple ones."""
     distinct_nodes: bool = False
@@ -74,7 +74,7 @@ class ExpandAsk(Create, frozen=True, kw_only=True, rename="camel"):
     time: Moment | None = None
     """Only what is in effect and valid at this time."""
     phases: Annotated[list[Phase], Meta(min_length=1, max_length=6)] | None = None
-    """Hops of their own, one after the other, instead of direction, maxDepth, edgeTypes and nodeTypes."""
+    """Hops of their own, one after the other."""
 
 
 class ExpandedNode(Read, frozen=True, kw_only=True):

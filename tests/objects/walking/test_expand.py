@@ -238,15 +238,23 @@ def test_phases(graph: Graph) -> None:
     assert graph.paths("d", phases=phases) == ["d", "dm", "dmp"]
     halted = [{"edgeTypes": ["mentions"], "direction": "outbound"}, *phases]
     assert graph.near("d", phases=halted) == "d0"
-    for beside in ({"maxDepth": 2}, {"edgeTypes": ["decides"]}, {"nodeTypes": ["Person"]}, {"direction": "both"}):
-        status, code, message = graph.refused("d", phases=phases, **beside)
-        assert (status, code) == (400, "invalid_request")
-        assert next(iter(beside)) in message
+    assert graph.near("d", phases=phases, maxDepth=1) == "d0 m1"
+    # What a phase does not say is as it is said for all.
+    assert graph.near("d", phases=[{"edgeTypes": ["decides"]}], direction="inbound") == "d0 m1"
+    assert graph.near("d", phases=[{"edgeTypes": ["decides"]}], direction="outbound") == "d0"
+    assert graph.near("d", phases=[{"direction": "inbound"}], edgeTypes=["decides"], nodeTypes=["Meeting"]) == "d0 m1"
+    assert graph.near("d", phases=phases, nodeTypes=["Person"]) == "d0 m1 p2"
     # A phase goes on from all that the one before has reached, also from where the walk has been.
     back = [{"edgeTypes": ["decides"]}, {"edgeTypes": ["decides"]}, {"edgeTypes": ["addresses"]}]
     assert graph.near("d", phases=back) == "d0 m1 r3"
     assert graph.near("d", phases=phases, filters={"node": {"type": {"!=": "Person"}}}) == "d0 m1"
     assert graph.refused("d", phases=[{}] * 7)[0] == 400
+
+
+def test_null_is_as_if_absent(graph: Graph) -> None:
+    graph.draw("a knows b")
+    names = ["direction", "maxDepth", "edgeTypes", "nodeTypes", "labels", "filters", "include", "time", "phases"]
+    assert graph.near("a", **dict.fromkeys(names)) == graph.near("a") == "a0 b1"
 
 
 def test_fields(graph: Graph) -> None:
