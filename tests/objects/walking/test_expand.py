@@ -305,7 +305,7 @@ def test_fields_on_no_list(graph: Graph, path: str) -> None:
 def test_bounds_of_the_request(graph: Graph) -> None:
     graph.put("a")
     for asked in (
-        {"maxDepth": 0}, {"maxDepth": 7}, {"limitNodes": 0}, {"limitNodes": 10_001}, {"limitEdges": 60_001},
+        {"maxDepth": 0}, {"maxDepth": 7}, {"limitNodes": 0}, {"limitNodes": 10_001}, {"limitEdges": 100_001},
         {"limitEdgesPerNode": -1}, {"direction": "out"}, {"dedupe": "all"}, {"edgeTypes": ["x"] * 65}, {"labels": "x"},
         {"unknown": 1}, {"phases": []}, {"filters": {"any": {}}}, {"roots": []}, {"roots": ["x"]},
         {"roots": [str(uuid4()) for _ in range(51)]}, {"time": "yesterday"}, {"returnPaths": "yes"},
