@@ -13,6 +13,8 @@ from app.objects import queries
 from app.objects.changes import hash_content, same, summarize
 from app.objects.drafts import MAX_EVIDENCE_BYTES, check_json, check_period, choose_project, moment
 from app.objects.schemas import (
+    Linked,
+    RelationshipAsk,
     RelationshipCreate,
     RelationshipCreated,
     RelationshipList,
@@ -50,8 +52,21 @@ SIDES = ("src", "dst")
 ATTEMPTS = 4
 
 
-async def create_relationship(db: Database, who: Principal, *, data: RelationshipCreate, once: Once) -> Answer:
+def read_ask(ask: RelationshipAsk) -> RelationshipCreate:
+    """What is to be linked, each end under its one name."""
+    ends: dict[str, UUID] = {}
+    for side in SIDES:
+        given = [end for name in (f"{side}_id", side, f"{side}_object_id") if (end := getattr(ask, name)) is not None]
+        if len(given) != 1:
+            raise BadRequest(f"{side}_id: name the object by {side}_id, once.")
+        ends[side] = given[0]
+    kept: dict[str, Any] = {name: getattr(ask, name) for name in Linked.__struct_fields__}
+    return RelationshipCreate(**kept, src_id=ends["src"], dst_id=ends["dst"])
+
+
+async def create_relationship(db: Database, who: Principal, *, ask: RelationshipAsk, once: Once) -> Answer:
     """Links two objects; the same link again takes on what is new of it, and is no second one."""
+    data = read_ask(ask)
     await refuse_foreign(db, who, [data.src_id, data.dst_id])
 
     async def write() -> Answer:

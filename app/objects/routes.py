@@ -18,7 +18,7 @@ from app.objects.schemas import (
     ObjectPatch,
     ObjectRead,
     ObjectVersions,
-    RelationshipCreate,
+    RelationshipAsk,
     RelationshipCreated,
     RelationshipList,
     RelationshipPatch,
@@ -188,12 +188,12 @@ async def list_object_versions(
     responses=also(200, RelationshipCreated, "They were linked so already; what is new of it was taken on."),
 )
 async def create_relationship(
-    db: Db, who: Who, once: OnceOnly, data: JSONBody[RelationshipCreate]
+    db: Db, who: Who, once: OnceOnly, data: JSONBody[RelationshipAsk]
 ) -> Response[RelationshipCreated]:
     """There is one live relationship of a type from one object to another: the same again makes a new version of it
     where it says something new. Where the type allows one only, a second is 400
     `relationship_multiplicity_violation`."""
-    return respond(await relating.create_relationship(db, who, data=data, once=once))
+    return respond(await relating.create_relationship(db, who, ask=data, once=once))
 
 
 @get("/graph/relationships", opt={"access": READ}, summary="List relationships", tags=["relationships"])

@@ -146,6 +146,20 @@ class RelationshipCreate(Linked, frozen=True, kw_only=True):
     dst_id: UUID
 
 
+class RelationshipAsk(Linked, frozen=True, kw_only=True):
+    """A directed link between two objects; from src to dst in the active voice. Each end is named once."""
+
+    src_id: UUID | None = None
+    """The object it starts from: its canonical id, or that of one of its versions."""
+    dst_id: UUID | None = None
+    src: UUID | None = None
+    """Another word for src_id."""
+    dst: UUID | None = None
+    src_object_id: UUID | None = None
+    """Another word for src_id."""
+    dst_object_id: UUID | None = None
+
+
 class RelationshipPatch(Create, frozen=True, kw_only=True):
     """A JSON merge patch; what it links stays."""
 

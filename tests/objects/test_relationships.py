@@ -222,6 +222,17 @@ def test_what_a_type_allows(graph: Graph) -> None:
     assert (answer.status_code, code(answer)) == (422, "relationship_schema_validation_failed")
 
 
+def test_other_words_for_the_ends(graph: Graph) -> None:
+    a, b = graph.make(), graph.make()
+    for names in (("src", "dst"), ("src_object_id", "dst_object_id"), ("src_id", "dst")):
+        answer = graph.agent.post("/v1/graph/relationships", json={"type": "r", names[0]: a["id"], names[1]: b["id"]})
+        assert answer.status_code in (200, 201), names
+        assert answer.json()["relationship"]["dst_id"] == b["id"]
+    for wrong in ({"src_id": a["id"]}, {"src_id": a["id"], "src": a["id"], "dst": b["id"]}):
+        answer = graph.agent.post("/v1/graph/relationships", json={"type": "r", **wrong})
+        assert (answer.status_code, code(answer)) == (400, "invalid_request")
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [

@@ -29,6 +29,8 @@ class ObjectTypeCreate(Create, frozen=True, kw_only=True):
     description: Annotated[str, Meta(max_length=1000)] | None = None
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     """The next one when absent; one that is there already has to say the same."""
+    status: Status = "active"
+    """`retired`: it is kept, and does not count yet."""
     embedding_policy: Policy = "optional"
     """`disabled`: objects of this type are found by their words alone."""
     embedding_relevant_paths: Annotated[list[Pointer], Meta(max_length=64)] | None = None
@@ -60,6 +62,7 @@ class RelationshipTypeCreate(Create, frozen=True, kw_only=True):
     json_schema: JsonSchema = msgspec.field(default_factory=dict[str, Any])
     description: Annotated[str, Meta(max_length=1000)] | None = None
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    status: Status = "active"
     allowed_src_types: Annotated[list[TypeName], Meta(max_length=200)] = msgspec.field(default_factory=list[str])
     """Types of objects it may start from; none named: any."""
     allowed_dst_types: Annotated[list[TypeName], Meta(max_length=200)] = msgspec.field(default_factory=list[str])

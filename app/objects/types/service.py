@@ -89,11 +89,12 @@ async def _register(
     row = wanted | {
         "tenant_id": who.tenant_id,
         "version": data.version or max((row["version"] for row in own), default=0) + 1,
-        "status": "active",
+        "status": data.status,
         "created_by": who.agent_id or who.key_id,
         "created_at": datetime.now(UTC),
     }
-    await step.session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
+    if data.status == "active":
+        await step.session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
     await queries.insert_version(step.session, kind, row=row)
     await _keep_multiplicity(step.session, kind, data.type)
     details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}

@@ -56,6 +56,15 @@ def test_a_version_by_number(graph: Graph) -> None:
     assert (known.status_code, known.json()["created"]) == (200, False)
 
 
+def test_a_version_that_does_not_count_yet(graph: Graph) -> None:
+    graph.register("object", "T", json_schema={})
+    later = graph.register("object", "T", json_schema=STRICT, status="retired")
+    assert (later["version"], later["status"]) == (2, "retired")
+    graph.make("T")
+    graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 2, "status": "active"})
+    assert graph.agent.post("/v1/graph/objects", json={"type": "T"}).status_code == 422
+
+
 def test_relationship_types_whole(graph: Graph) -> None:
     fields: dict[str, Any] = {
         "allowed_src_types": ["B", "A"],
