@@ -111,6 +111,20 @@ def multiplicity_violated(side: str, name: str) -> BadRequest:
     )
 
 
+def select_version_at(kind: Kind) -> str:
+    """The version that stood at a time, on the project's branch or that of every project."""
+    return (
+        f"SELECT {_listed(kind, 'v')}, v.supersedes_id, v.version_id = h.version_id AS is_head "
+        f"FROM graph_{kind}_versions n "
+        f"JOIN graph_{kind}_versions v ON v.tenant_id = %(tenant)s AND v.canonical_id = n.canonical_id "
+        f"JOIN graph_{kind}s h ON h.tenant_id = %(tenant)s AND h.canonical_id = v.canonical_id "
+        "AND h.branch_id = v.branch_id "
+        "WHERE n.tenant_id = %(tenant)s AND n.version_id = %(id)s::uuid "
+        "AND v.branch_id IN (%(own)s::uuid, %(shared)s::uuid) AND v.created_at <= %(as_of)s "
+        "AND check_as_of(%(tenant)s, %(project)s, %(as_of)s) ORDER BY v.version DESC LIMIT 1"
+    )
+
+
 def select_versions(kind: Kind, *, by_number: bool = False) -> str:
     """Versions of one thing on one branch, newest first; or the one of a number."""
     condition = "v.version = %(version)s" if by_number else "(%(after)s::int IS NULL OR v.version < %(after)s)"

@@ -40,6 +40,7 @@ from app.objects.versioning import (
     patched,
     present,
     read_version,
+    read_version_at,
     record_made,
     shared_branch,
 )
@@ -261,8 +262,13 @@ def _warnings(types: Types, row: Row) -> list[str]:
     return [f"type: {row['type']} is not registered; neither its ends nor its properties were checked."]
 
 
-async def get_relationship(db: Database, who: Principal, *, relationship_id: UUID, deleted: bool) -> RelationshipRead:
-    """A relationship as it is now, or one of its earlier versions by that version's id."""
+async def get_relationship(
+    db: Database, who: Principal, *, relationship_id: UUID, as_of: datetime | None, deleted: bool
+) -> RelationshipRead:
+    """A relationship as it is now or was at a time, or one of its earlier versions by that version's id."""
+    if as_of is not None:
+        past = await read_version_at(db, who, "relationship", thing_id=relationship_id, as_of=as_of, deleted=deleted)
+        return RelationshipRead(**present(past))
     found = await read_version(db, who, "relationship", thing_id=relationship_id, branch_id=None, deleted=deleted)
     return RelationshipRead(**present(found))
 

@@ -8,6 +8,7 @@ from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from app.errors import BadRequest
+from app.facts.times import parse_as_of
 from app.objects import batches, relating, storing
 from app.objects.schemas import (
     GraphBatch,
@@ -28,7 +29,7 @@ from app.objects.schemas import (
 from app.web.auth import Access
 from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",))
 WRITE = Access(work="write", scopes=("graph:write",))
@@ -129,10 +130,21 @@ def _contained(text: str | None) -> str | None:
 
 @get("/graph/objects/{object_id:uuid}", opt={"access": READ}, summary="One object", tags=["objects"])
 async def get_object(
-    db: Db, who: Who, object_id: FromPath[UUID], branch_id: OnBranch = None, include_deleted: Deleted = False
+    db: Db,
+    who: Who,
+    object_id: FromPath[UUID],
+    branch_id: OnBranch = None,
+    as_of: AsOf = None,
+    include_deleted: Deleted = False,
 ) -> Response[ObjectRead]:
-    """By its canonical id as it is now; by the id of an earlier version as it was then."""
-    return _tagged(await storing.get_object(db, who, object_id=object_id, branch_id=branch_id, deleted=include_deleted))
+    """By its canonical id as it is now, or with `as_of` as it stood then; by the id of an earlier version that one."""
+    known = parse_as_of(as_of)
+    if known is not None and branch_id is not None:
+        raise BadRequest("branch_id: not beside as_of, which reads the project's main.")
+    found = await storing.get_object(
+        db, who, object_id=object_id, branch_id=branch_id, as_of=known, deleted=include_deleted
+    )
+    return _tagged(found)
 
 
 @patch("/graph/objects/{object_id:uuid}", opt={"access": WRITE}, summary="Change an object", tags=["objects"])
@@ -228,10 +240,14 @@ async def list_relationships(
     tags=["relationships"],
 )
 async def get_relationship(
-    db: Db, who: Who, relationship_id: FromPath[UUID], include_deleted: Deleted = False
+    db: Db, who: Who, relationship_id: FromPath[UUID], as_of: AsOf = None, include_deleted: Deleted = False
 ) -> Response[RelationshipRead]:
-    """By its canonical id as it is now; by the id of an earlier version as it was then."""
-    return _tagged(await relating.get_relationship(db, who, relationship_id=relationship_id, deleted=include_deleted))
+    """By its canonical id as it is now, or with `as_of` as it stood then; by the id of an earlier version that one."""
+    known = parse_as_of(as_of)
+    found = await relating.get_relationship(
+        db, who, relationship_id=relationship_id, as_of=known, deleted=include_deleted
+    )
+    return _tagged(found)
 
 
 @patch(

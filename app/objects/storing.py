@@ -40,6 +40,7 @@ from app.objects.versioning import (
     patched,
     present,
     read_version,
+    read_version_at,
     record_made,
     shared_branch,
 )
@@ -135,9 +136,12 @@ def _warnings(types: Types, row: Row) -> list[str]:
 
 
 async def get_object(
-    db: Database, who: Principal, *, object_id: UUID, branch_id: UUID | None, deleted: bool
+    db: Database, who: Principal, *, object_id: UUID, branch_id: UUID | None, as_of: datetime | None, deleted: bool
 ) -> ObjectRead:
-    """An object as it is now, or one of its earlier versions by that version's id."""
+    """An object as it is now or was at a time, or one of its earlier versions by that version's id."""
+    if as_of is not None:
+        found = await read_version_at(db, who, "object", thing_id=object_id, as_of=as_of, deleted=deleted)
+        return ObjectRead(**present(found))
     return ObjectRead(
         **present(await read_version(db, who, "object", thing_id=object_id, branch_id=branch_id, deleted=deleted))
     )

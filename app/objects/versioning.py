@@ -10,6 +10,7 @@ import msgspec
 
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound
+from app.facts.times import look_back, reader
 from app.objects import queries
 from app.objects.changes import encode_canonical, is_elided, merge_patch, same, summarize
 from app.objects.drafts import require_shared
@@ -286,6 +287,21 @@ async def read_version(
             queries.select_versions(kind, by_number=True), {**place, "version": head["meant"], "limit": 1}
         )
         return found[0] if found else head
+
+
+async def read_version_at(
+    db: Database, who: Principal, kind: Kind, *, thing_id: UUID, as_of: datetime, deleted: bool
+) -> Row:
+    """What stood at that time; what was deleted then only where that is asked for."""
+    reader(who, as_of)
+    async with db.tenant(who) as session:
+        branches = await find_branches(session, who)
+    place = {"tenant": who.tenant_id, "project": require_project(who), "own": branches.own, "shared": branches.shared}
+    asked = {**place, "id": str(thing_id), "as_of": as_of}
+    found = await look_back(db, who, queries.select_version_at(kind), asked)
+    if not found or (found[0]["deleted_at"] is not None and not deleted):
+        raise not_found(kind)
+    return found[0]
 
 
 async def list_versions(

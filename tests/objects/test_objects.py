@@ -2,6 +2,7 @@
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -114,6 +115,32 @@ def test_every_version_stays(graph: Graph) -> None:
     assert summaries[1]["updated"] == {"/n": {"from": 1, "to": 2}}
     assert summaries[2]["added"] == {"/n": 1, "/text": "one"}
     assert "change_summary" not in graph.agent.get(f"/v1/graph/objects/{made['id']}").json()
+
+
+def test_as_it_stood_at_a_time(graph: Graph) -> None:
+    before = datetime.now(UTC)
+    made, end = graph.make(properties={"n": 1}), graph.make()
+    link = graph.link(made, end, weight=0.1)
+    then = datetime.now(UTC)
+    graph.patch(made, properties={"n": 2})
+    graph.agent.patch(f"/v1/graph/relationships/{link['id']}", json={"weight": 0.2})
+    gone = datetime.now(UTC)
+    graph.agent.delete(f"/v1/graph/objects/{made['id']}")
+    path, along = f"/v1/graph/objects/{made['id']}", f"/v1/graph/relationships/{link['id']}"
+
+    def at(moment: datetime, path: str = path, **more: str) -> httpx.Response:
+        return graph.admin.get(path, params={"as_of": moment.isoformat(), **more})
+
+    assert (at(then).json()["properties"], at(then).json()["is_head"]) == ({"n": 1}, False)
+    assert at(gone).json()["properties"] == {"n": 2}
+    assert (at(then, along).json()["weight"], at(gone, along).json()["weight"]) == (0.1, 0.2)
+    assert at(before).status_code == 404
+    now = datetime.now(UTC)
+    assert (at(now).status_code, at(now, include_deleted="true").json()["version"]) == (404, 3)
+    future = at(now + timedelta(days=1))
+    assert (future.status_code, code(future)) == (400, "as_of_future")
+    unscoped = graph.agent.get(path, params={"as_of": then.isoformat()})
+    assert (unscoped.status_code, code(unscoped)) == (403, "missing_scope")
 
 
 def test_versions_by_pages(graph: Graph) -> None:
