@@ -21,6 +21,17 @@ BEGIN
         RAISE EXCEPTION 'backfill_relationships needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    -- Nobody deletes an end, or changes how many there may be, beside us.
+    PERFORM FROM graph_objects o
+    WHERE o.tenant_id = v_tenant AND o.canonical_id IN (
+        SELECT e.object_canonical_id FROM json_to_recordset(p_rows) AS r(fact_id uuid)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id
+        JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id IN (f.subject_entity_id, f.object_entity_id))
+    ORDER BY o.canonical_id, o.branch_id FOR SHARE;
+    PERFORM hold_types(v_tenant, ARRAY(
+        SELECT DISTINCT p.canonical FROM json_to_recordset(p_rows) AS r(fact_id uuid)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id), false);
     v_now := clock_timestamp();
     WITH wanted AS (
         SELECT DISTINCT ON (s.object_canonical_id, p.canonical, t.object_canonical_id)

@@ -1,5 +1,6 @@
 -- Binds an entity to the object that stands for it, named by its canonical id or that of one of its versions; NULL: to
--- none. The object is of the project or of none, live and in sight; all else is `object_not_found`. An administrator who
+-- none. The object is live, in sight and of the project, or of none, which administrators alone bind (`wrong_key_kind`):
+-- what hides or erases the entity reaches it in all projects. All else is `object_not_found`. An administrator who
 -- writes about what a tombstone hides is told; for an agent it is taken, and the object is hidden with the entity.
 -- Of the owner, since names are written by nobody else.
 CREATE OR REPLACE FUNCTION bind_entity(p_entity uuid, p_object uuid, p_admin boolean, p_key text)
@@ -45,6 +46,13 @@ BEGIN
             RETURN QUERY SELECT 'object_not_found', NULL::uuid, NULL::uuid;
             RETURN;
         END IF;
+    END IF;
+    IF NOT p_admin AND EXISTS (
+        SELECT FROM graph_object_versions v
+        WHERE v.tenant_id = v_tenant AND v.canonical_id IN (v_object, v_entity.object_canonical_id)
+          AND v.project_id IS NULL) THEN
+        RETURN QUERY SELECT 'wrong_key_kind', NULL::uuid, NULL::uuid;
+        RETURN;
     END IF;
     v_hidden := hidden_level(v_entity.erased_scopes, v_entity.held_scopes, 'project_shared') > 0;
     IF v_hidden AND p_admin THEN

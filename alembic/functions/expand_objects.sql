@@ -29,6 +29,9 @@ DECLARE
     v_heres uuid[];
     v_theres uuid[];
     v_chosen text;
+    -- How much text of edges is told at the most; walk_objects has as much for nodes.
+    v_bytes bigint := 33554432;
+    v_total bigint;
 BEGIN
     v_reach := reach_of(p_tenant, p_project);
     SELECT array_agg(DISTINCT f.canonical_id), array_agg(DISTINCT a.id::text) FILTER (WHERE f.asked IS NULL)
@@ -61,7 +64,9 @@ BEGIN
     depth_reached := w.depths[node_count];
     nodes := array_to_string(w.fragments, ',');
     IF p_dedupe = 'path' THEN
-        v_found := list_paths(v_roots, w.heres, w.theres, w.levels, p_depth, p_phased, p_most_paths);
+        v_found := list_paths(
+            ARRAY(SELECT n.id FROM unnest(w.nodes, w.depths) n(id, depth) WHERE n.depth = 0), w.heres, w.theres,
+            w.levels, p_depth, p_phased, p_most_paths);
         v_paths := v_found.paths;
         v_heres := v_found.heres;
         v_theres := v_found.theres;
@@ -86,14 +91,27 @@ BEGIN
             'WHERE r.tenant_id = %L AND r.branch_id = ANY (%L::uuid[]) AND r.canonical_id = c.canonical_id OFFSET 0) s '
             'ORDER BY c.canonical_id', v_chosen, p_tenant, v_reach.relationships);
     END IF;
+    v_chosen := format(
+        'SELECT x.here, x.there, 1 AS total, concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, '
+        '''","dst":"'', x.dst_id, ''"''%s, ''}'') AS fragment FROM (%s) x',
+        fragment_clause(p_include -> 'edge'), v_chosen);
+    IF p_include -> 'edge' -> 'stored' = 'true'::jsonb THEN
+        -- Only these can be long.
+        v_chosen := format(
+            'SELECT s.here, s.there, s.total, s.fragment FROM ('
+            'SELECT c.here, c.there, c.fragment, count(*) OVER () AS total, '
+            'sum(octet_length(c.fragment)) OVER (ROWS UNBOUNDED PRECEDING) AS size FROM (%s) c) s WHERE s.size <= %s',
+            v_chosen, v_bytes);
+    END IF;
     EXECUTE format(
-        'SELECT string_agg(concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, ''","dst":"'', x.dst_id, ''"'''
-        '%s, ''}''), '',''), count(*), %s FROM (%s) x',
-        fragment_clause(p_include -> 'edge'),
+        'SELECT string_agg(x.fragment, '',''), count(*), max(x.total), %s FROM (%s) x',
         CASE WHEN p_paths AND p_dedupe = 'edge' THEN 'array_agg(x.here), array_agg(x.there)' ELSE 'NULL, NULL' END,
         v_chosen)
-    INTO edges, edge_count, v_heres, v_theres
+    INTO edges, edge_count, v_total, v_heres, v_theres
     USING w.edges, w.heres, w.theres, w.outs, w.types, w.weights, w.levels, w.links, v_heres, v_theres;
+    IF v_total > edge_count THEN
+        overflow := coalesce(overflow, 'edge');
+    END IF;
     IF p_paths AND p_dedupe <> 'path' THEN
         -- Along the ways by which each was first reached.
         WITH RECURSIVE reached AS (

@@ -21,7 +21,7 @@ BEGIN
     IF p_include -> 'properties' = 'true'::jsonb THEN
         v_parts := v_parts || ', '',"properties":'', x.properties';
     ELSIF p_include ? 'properties' THEN
-        v_parts := v_parts || ', '',"properties":'', ' || property_clause(p_include -> 'properties', '{}');
+        v_parts := v_parts || format(', '',"properties":'', pick_json(x.properties, %L)', p_include -> 'properties');
     END IF;
     RETURN v_parts;
 END

@@ -57,18 +57,18 @@ BEGIN
         INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
         SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
         FROM (
-            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ',
-                       -- In keys the words of a name are joined by something.
-                       o.title, o.key, regexp_replace(o.key, '[-_+./=:]', ' ', 'g'), o.subtype, o.status,
+            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ', o.type, o.subtype, o.key, o.title, o.status,
                        array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
             FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
             UNION ALL
             SELECT r.canonical_id, r.properties, r.evidence,
-                   concat_ws(' ', r.role_src, r.role_dst, r.properties, r.evidence)
+                   concat_ws(' ', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
             FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
         ) x
         -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
         WHERE normalize(lower(x.said)) ~ v_pattern
+           -- In keys, addresses and names of types the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g'))) ~ v_pattern
            OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;

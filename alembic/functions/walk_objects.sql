@@ -50,6 +50,13 @@ DECLARE
     v_reached uuid[];
     v_parents uuid[];
     v_links uuid[];
+    -- How much text is told at the most, and how many objects are read at a time where each may be long.
+    v_bytes bigint := 33554432;
+    v_slice int := CASE WHEN p_include ? 'properties' OR p_include -> 'fields' ? 'evidence' THEN 100 ELSE 20000 END;
+    v_seen record;
+    -- As much as one level crosses, whatever the bounds of the request; what goes beyond it ends the walk.
+    c_level CONSTANT int := 1000000;
+    v_full boolean;
 BEGIN
     nodes := '{}'; depths := '{}'; fragments := '{}'; parents := '{}'; links := '{}';
     edges := '{}'; heres := '{}'; theres := '{}'; outs := '{}'; types := '{}'; weights := '{}'; levels := '{}';
@@ -81,9 +88,12 @@ BEGIN
         END IF;
         IF v_level = 0 THEN
             v_tried := ARRAY(SELECT DISTINCT r.id FROM unnest(p_roots) r(id) ORDER BY r.id);
-            EXECUTE v_look INTO v_new, v_texts USING v_tried, p_cap + 1, ',"depth":0}';
+            v_seen := look_at_objects(v_look, v_tried, p_cap + 1, ',"depth":0}', v_slice, v_bytes);
+            v_new := v_seen.ids;
+            v_texts := v_seen.texts;
+            v_bytes := v_bytes - v_seen.bytes;
             v_front := coalesce(v_new[:p_cap], '{}');
-            IF cardinality(v_new) > p_cap THEN
+            IF cardinality(v_new) > p_cap OR v_seen.is_full THEN
                 overflow := 'node';
             END IF;
             nodes := v_front;
@@ -124,9 +134,10 @@ BEGIN
             v_beyond := format('(SELECT u.* FROM (%s) u ORDER BY u.weight DESC NULLS LAST, u.canonical_id DESC',
                                array_to_string(v_legs, ' UNION ALL '));
             v_cross := format(
-                'SELECT array_agg(e.canonical_id), array_agg(f.id), array_agg(e.there), array_agg(e.out), '
-                'array_agg(e.type), array_agg(e.weight) FROM unnest($1) f(id) CROSS JOIN LATERAL %s LIMIT %s) e',
-                v_beyond, p_fan);
+                'SELECT array_agg(c.canonical_id), array_agg(c.id), array_agg(c.there), array_agg(c.out), '
+                'array_agg(c.type), array_agg(c.weight) FROM ('
+                'SELECT e.*, f.id FROM unnest($1) f(id) CROSS JOIN LATERAL %s LIMIT %s) e LIMIT %s) c',
+                v_beyond, p_fan, c_level + 1);
             v_beyond := format(
                 'SELECT EXISTS (SELECT FROM unnest($1) f(id) CROSS JOIN LATERAL %s OFFSET %s LIMIT 1) e)',
                 v_beyond, p_fan);
@@ -134,6 +145,7 @@ BEGIN
         EXIT WHEN v_legs = '{}';
         EXECUTE v_cross INTO v_edges, v_heres, v_theres, v_outs, v_types, v_weights USING v_front;
         EXIT WHEN v_edges IS NULL;
+        v_full := cardinality(v_edges) > c_level;
         -- Whose edges are as many as are crossed may have more.
         IF cardinality(v_edges) >= p_fan THEN
             v_hubs := ARRAY(SELECT h.id FROM unnest(v_heres) h(id) GROUP BY h.id HAVING count(*) = p_fan);
@@ -148,7 +160,9 @@ BEGIN
         -- Joins of arrays go by hash: nested loops would grow with the square.
         IF p_phased THEN
             v_tried := ARRAY(SELECT DISTINCT e.id FROM unnest(v_theres) e(id) ORDER BY e.id);
-            EXECUTE v_look INTO v_reached, v_texts USING v_tried, NULL::int, format(',"depth":%s}', v_level);
+            v_seen := look_at_objects(v_look, v_tried, NULL, format(',"depth":%s}', v_level), v_slice, v_bytes);
+            v_reached := v_seen.ids;
+            v_texts := v_seen.texts;
             SELECT array_agg(n.id ORDER BY n.id), array_agg(n.fragment ORDER BY n.id) INTO v_new, v_texts
             FROM unnest(v_reached, v_texts) n(id, fragment)
             WHERE NOT EXISTS (SELECT FROM unnest(nodes) s(id) WHERE s.id = n.id);
@@ -159,10 +173,13 @@ BEGIN
             v_tried := ARRAY(
                 SELECT DISTINCT e.id FROM unnest(v_theres) e(id)
                 WHERE NOT EXISTS (SELECT FROM unnest(nodes) s(id) WHERE s.id = e.id) ORDER BY e.id);
-            EXECUTE v_look INTO v_new, v_texts USING v_tried, v_room + 1, format(',"depth":%s}', v_level);
+            v_seen := look_at_objects(v_look, v_tried, v_room + 1, format(',"depth":%s}', v_level), v_slice, v_bytes);
+            v_new := v_seen.ids;
+            v_texts := v_seen.texts;
             v_front := coalesce(v_new[:v_room], '{}');
         END IF;
-        IF cardinality(v_new) > v_room THEN
+        v_bytes := v_bytes - v_seen.bytes;
+        IF cardinality(v_new) > v_room OR v_seen.is_full THEN
             overflow := 'node';
             v_new := v_new[:v_room];
             v_texts := v_texts[:v_room];
@@ -200,6 +217,10 @@ BEGIN
         weights := weights || v_weights;
         levels := levels || array_fill(v_level, ARRAY[cardinality(v_edges)]);
         EXIT WHEN overflow = 'node';
+        IF v_full THEN
+            overflow := 'edge';
+            EXIT;
+        END IF;
         IF cardinality(edges) > p_most
             AND (SELECT count(*) FROM (SELECT DISTINCT e.id FROM unnest(edges) e(id)) d) > p_most THEN
             overflow := 'edge';

@@ -428,6 +428,17 @@ BEGIN
         RAISE EXCEPTION 'backfill_relationships needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    -- Nobody deletes an end, or changes how many there may be, beside us.
+    PERFORM FROM graph_objects o
+    WHERE o.tenant_id = v_tenant AND o.canonical_id IN (
+        SELECT e.object_canonical_id FROM json_to_recordset(p_rows) AS r(fact_id uuid)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id
+        JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id IN (f.subject_entity_id, f.object_entity_id))
+    ORDER BY o.canonical_id, o.branch_id FOR SHARE;
+    PERFORM hold_types(v_tenant, ARRAY(
+        SELECT DISTINCT p.canonical FROM json_to_recordset(p_rows) AS r(fact_id uuid)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id), false);
     v_now := clock_timestamp();
     WITH wanted AS (
         SELECT DISTINCT ON (s.object_canonical_id, p.canonical, t.object_canonical_id)
@@ -521,6 +532,13 @@ BEGIN
             RETURN QUERY SELECT 'object_not_found', NULL::uuid, NULL::uuid;
             RETURN;
         END IF;
+    END IF;
+    IF NOT p_admin AND EXISTS (
+        SELECT FROM graph_object_versions v
+        WHERE v.tenant_id = v_tenant AND v.canonical_id IN (v_object, v_entity.object_canonical_id)
+          AND v.project_id IS NULL) THEN
+        RETURN QUERY SELECT 'wrong_key_kind', NULL::uuid, NULL::uuid;
+        RETURN;
     END IF;
     v_hidden := hidden_level(v_entity.erased_scopes, v_entity.held_scopes, 'project_shared') > 0;
     IF v_hidden AND p_admin THEN
@@ -768,6 +786,9 @@ DECLARE
     v_heres uuid[];
     v_theres uuid[];
     v_chosen text;
+    -- How much text of edges is told at the most; walk_objects has as much for nodes.
+    v_bytes bigint := 33554432;
+    v_total bigint;
 BEGIN
     v_reach := reach_of(p_tenant, p_project);
     SELECT array_agg(DISTINCT f.canonical_id), array_agg(DISTINCT a.id::text) FILTER (WHERE f.asked IS NULL)
@@ -800,7 +821,9 @@ BEGIN
     depth_reached := w.depths[node_count];
     nodes := array_to_string(w.fragments, ',');
     IF p_dedupe = 'path' THEN
-        v_found := list_paths(v_roots, w.heres, w.theres, w.levels, p_depth, p_phased, p_most_paths);
+        v_found := list_paths(
+            ARRAY(SELECT n.id FROM unnest(w.nodes, w.depths) n(id, depth) WHERE n.depth = 0), w.heres, w.theres,
+            w.levels, p_depth, p_phased, p_most_paths);
         v_paths := v_found.paths;
         v_heres := v_found.heres;
         v_theres := v_found.theres;
@@ -825,14 +848,27 @@ BEGIN
             'WHERE r.tenant_id = %L AND r.branch_id = ANY (%L::uuid[]) AND r.canonical_id = c.canonical_id OFFSET 0) s '
             'ORDER BY c.canonical_id', v_chosen, p_tenant, v_reach.relationships);
     END IF;
+    v_chosen := format(
+        'SELECT x.here, x.there, 1 AS total, concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, '
+        '''","dst":"'', x.dst_id, ''"''%s, ''}'') AS fragment FROM (%s) x',
+        fragment_clause(p_include -> 'edge'), v_chosen);
+    IF p_include -> 'edge' -> 'stored' = 'true'::jsonb THEN
+        -- Only these can be long.
+        v_chosen := format(
+            'SELECT s.here, s.there, s.total, s.fragment FROM ('
+            'SELECT c.here, c.there, c.fragment, count(*) OVER () AS total, '
+            'sum(octet_length(c.fragment)) OVER (ROWS UNBOUNDED PRECEDING) AS size FROM (%s) c) s WHERE s.size <= %s',
+            v_chosen, v_bytes);
+    END IF;
     EXECUTE format(
-        'SELECT string_agg(concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, ''","dst":"'', x.dst_id, ''"'''
-        '%s, ''}''), '',''), count(*), %s FROM (%s) x',
-        fragment_clause(p_include -> 'edge'),
+        'SELECT string_agg(x.fragment, '',''), count(*), max(x.total), %s FROM (%s) x',
         CASE WHEN p_paths AND p_dedupe = 'edge' THEN 'array_agg(x.here), array_agg(x.there)' ELSE 'NULL, NULL' END,
         v_chosen)
-    INTO edges, edge_count, v_heres, v_theres
+    INTO edges, edge_count, v_total, v_heres, v_theres
     USING w.edges, w.heres, w.theres, w.outs, w.types, w.weights, w.levels, w.links, v_heres, v_theres;
+    IF v_total > edge_count THEN
+        overflow := coalesce(overflow, 'edge');
+    END IF;
     IF p_paths AND p_dedupe <> 'path' THEN
         -- Along the ways by which each was first reached.
         WITH RECURSIVE reached AS (
@@ -1019,7 +1055,7 @@ BEGIN
     IF p_include -> 'properties' = 'true'::jsonb THEN
         v_parts := v_parts || ', '',"properties":'', x.properties';
     ELSIF p_include ? 'properties' THEN
-        v_parts := v_parts || ', '',"properties":'', ' || property_clause(p_include -> 'properties', '{}');
+        v_parts := v_parts || format(', '',"properties":'', pick_json(x.properties, %L)', p_include -> 'properties');
     END IF;
     RETURN v_parts;
 END
@@ -1127,17 +1163,18 @@ CREATE OR REPLACE FUNCTION list_paths(
     p_roots uuid[], p_heres uuid[], p_theres uuid[], p_levels int[], p_depth int, p_phased boolean, p_limit int,
     OUT paths text[], OUT heres uuid[], OUT theres uuid[])
 LANGUAGE plpgsql IMMUTABLE
-SET enable_nestloop = off
-SET enable_mergejoin = off
 SET work_mem = 65536
 AS $$
 DECLARE
+    v_near jsonb;
     v_front text[];
-    v_last uuid[];
-    v_before uuid[];
+    v_last text[];
+    v_paths text[];
+    v_ends text[];
     v_room int;
+    v_there text;
 BEGIN
-    SELECT array_agg('"' || r.id || '"' ORDER BY r.id), array_agg(r.id ORDER BY r.id) INTO v_front, v_last
+    SELECT array_agg('"' || r.id || '"' ORDER BY r.id), array_agg(r.id::text ORDER BY r.id) INTO v_front, v_last
     FROM unnest(p_roots) r(id);
     heres := '{}';
     theres := '{}';
@@ -1145,22 +1182,79 @@ BEGIN
     FOR v_level IN 1 .. p_depth LOOP
         v_room := p_limit - cardinality(paths);
         EXIT WHEN v_room < 0;
-        SELECT array_agg(n.path), array_agg(n.there), array_agg(n.here) INTO v_front, v_last, v_before
-        FROM (
-            SELECT f.path || ',"' || a.there || '"' AS path, a.there, a.here
-            FROM unnest(v_front, v_last) f(path, last)
-            JOIN (
-                SELECT DISTINCT e.here, e.there FROM unnest(p_heres, p_theres, p_levels) e(here, there, level)
-                WHERE NOT p_phased OR e.level = v_level
-            ) a ON a.here = f.last
-            WHERE strpos(f.path, a.there::text) = 0
-            ORDER BY (f.path || ',"' || a.there || '"') COLLATE "C" LIMIT v_room + 1
-        ) n;
-        EXIT WHEN v_front IS NULL;
-        paths := paths || v_front;
-        heres := heres || v_before[:v_room];
-        theres := theres || v_last[:v_room];
+        IF v_level = 1 OR p_phased THEN
+            SELECT coalesce(jsonb_object_agg(n.here, n.theres), '{}') INTO v_near
+            FROM (SELECT a.here, jsonb_agg(a.there ORDER BY a.there) AS theres
+                  FROM (SELECT DISTINCT e.here, e.there FROM unnest(p_heres, p_theres, p_levels) e(here, there, level)
+                        WHERE NOT p_phased OR e.level = v_level) a
+                  GROUP BY a.here) n;
+        END IF;
+        v_paths := '{}';
+        v_ends := '{}';
+        <<level>>
+        FOR v_place IN 1 .. coalesce(cardinality(v_front), 0) LOOP
+            CONTINUE WHEN NOT v_near ? v_last[v_place];
+            FOR v_there IN SELECT t.id FROM jsonb_array_elements_text(v_near -> v_last[v_place]) t(id) LOOP
+                CONTINUE WHEN strpos(v_front[v_place], v_there) > 0;
+                v_paths := v_paths || (v_front[v_place] || ',"' || v_there || '"');
+                v_ends := v_ends || v_there;
+                IF cardinality(v_paths) <= v_room THEN
+                    heres := heres || v_last[v_place]::uuid;
+                    theres := theres || v_there::uuid;
+                ELSE
+                    EXIT level;
+                END IF;
+            END LOOP;
+        END LOOP;
+        EXIT WHEN v_paths = '{}';
+        v_front := v_paths;
+        v_last := v_ends;
+        paths := paths || v_paths;
     END LOOP;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION look_at_objects(
+    p_look text, p_ids uuid[], p_room int, p_end text, p_slice int, p_bytes bigint,
+    OUT ids uuid[], OUT texts text[], OUT bytes bigint, OUT is_full boolean)
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_ids uuid[];
+    v_texts text[];
+    v_from int := 1;
+    v_size bigint;
+BEGIN
+    ids := '{}';
+    texts := '{}';
+    bytes := 0;
+    is_full := false;
+    WHILE v_from <= cardinality(p_ids) LOOP
+        EXECUTE p_look INTO v_ids, v_texts
+        USING p_ids[v_from : v_from + p_slice - 1], p_room - cardinality(ids), p_end;
+        IF v_ids IS NOT NULL THEN
+            SELECT sum(octet_length(t.text)) INTO v_size FROM unnest(v_texts) t(text);
+            IF bytes + v_size > p_bytes THEN
+                -- As many of these as still fit.
+                SELECT array_agg(n.id ORDER BY n.place), array_agg(n.text ORDER BY n.place), max(n.size)
+                INTO v_ids, v_texts, v_size
+                FROM (SELECT t.id, t.text, t.place, sum(octet_length(t.text)) OVER (ORDER BY t.place) AS size
+                      FROM unnest(v_ids, v_texts) WITH ORDINALITY t(id, text, place)) n
+                WHERE bytes + n.size <= p_bytes;
+                is_full := true;
+            END IF;
+            ids := ids || coalesce(v_ids, '{}');
+            texts := texts || coalesce(v_texts, '{}');
+            bytes := bytes + coalesce(v_size, 0);
+        END IF;
+        EXIT WHEN is_full OR cardinality(ids) >= p_room;
+        v_from := v_from + p_slice;
+    END LOOP;
+    IF ids = '{}' THEN
+        ids := NULL;
+        texts := NULL;
+    END IF;
 END
 $$;
 """,
@@ -1354,6 +1448,33 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION pick_json(p_document jsonb, p_tree jsonb)
+RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+    -- A copy in hand: a long document is unpacked here, and not at each look into it.
+    v_document jsonb := CASE WHEN jsonb_typeof(p_document) = 'object' THEN p_document || '{}' ELSE p_document END;
+    v_picked jsonb := '{}';
+    v_name text;
+    v_inner jsonb;
+    v_there jsonb;
+BEGIN
+    FOR v_name, v_inner IN SELECT m.key, m.value FROM jsonb_each(p_tree) m LOOP
+        v_there := point_at(v_document, ARRAY[v_name]);
+        IF v_there IS NULL THEN
+            CONTINUE;
+        ELSIF v_inner = 'true'::jsonb THEN
+            v_picked := v_picked || jsonb_build_object(v_name, v_there);
+        ELSIF jsonb_typeof(v_there) IN ('object', 'array') THEN
+            v_picked := v_picked || jsonb_build_object(v_name, pick_json(v_there, v_inner));
+        END IF;
+    END LOOP;
+    RETURN v_picked;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION point_at(p_document jsonb, p_tokens text[])
 RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -1369,28 +1490,6 @@ BEGIN
         END;
     END LOOP;
     RETURN v_found;
-END
-$$;
-""",
-    """
-CREATE OR REPLACE FUNCTION property_clause(p_tree jsonb, p_path text[])
-RETURNS text
-LANGUAGE plpgsql IMMUTABLE
-AS $$
-DECLARE
-    v_name text;
-    v_inner jsonb;
-    v_there text;
-    v_parts text := '';
-BEGIN
-    FOR v_name, v_inner IN SELECT m.key, m.value FROM jsonb_each(p_tree) m LOOP
-        v_there := format('point_at(x.properties, %L::text[])', p_path || v_name);
-        v_parts := v_parts || format(
-            ', CASE WHEN %1$s IS NOT NULL THEN %2$L || %3$s END', v_there, to_json(v_name)::text || ':',
-            CASE WHEN v_inner = 'true'::jsonb THEN format('(%s)::text', v_there)
-                 ELSE property_clause(v_inner, p_path || v_name) END);
-    END LOOP;
-    RETURN format('concat(''{'', concat_ws('',''%s), ''}'')', v_parts);
 END
 $$;
 """,
@@ -1623,12 +1722,13 @@ BEGIN
     FROM graph_objects o
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
     UPDATE graph_objects o
-    SET version_id = v_version, version = o.version + 1, deleted_at = p_now, updated_at = p_now
+    SET version_id = v_version, version = o.version + 1, deleted_at = p_now, updated_at = p_now, terms = ''
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
-    PERFORM retire_relationship(p_tenant, p_branch, r.canonical_id, p_object, p_agent, p_now)
+    -- Also those of projects, where it belongs to all of them.
+    PERFORM retire_relationship(p_tenant, r.branch_id, r.canonical_id, p_object, p_agent, p_now)
     FROM graph_relationships r
-    WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND p_object IN (r.src_id, r.dst_id)
-      AND r.deleted_at IS NULL;
+    WHERE r.tenant_id = p_tenant AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = p_tenant)
+      AND (r.src_id = p_object OR r.dst_id = p_object) AND r.deleted_at IS NULL;
 END
 $$;
 """,
@@ -1925,6 +2025,13 @@ DECLARE
     v_reached uuid[];
     v_parents uuid[];
     v_links uuid[];
+    -- How much text is told at the most, and how many objects are read at a time where each may be long.
+    v_bytes bigint := 33554432;
+    v_slice int := CASE WHEN p_include ? 'properties' OR p_include -> 'fields' ? 'evidence' THEN 100 ELSE 20000 END;
+    v_seen record;
+    -- As much as one level crosses, whatever the bounds of the request; what goes beyond it ends the walk.
+    c_level CONSTANT int := 1000000;
+    v_full boolean;
 BEGIN
     nodes := '{}'; depths := '{}'; fragments := '{}'; parents := '{}'; links := '{}';
     edges := '{}'; heres := '{}'; theres := '{}'; outs := '{}'; types := '{}'; weights := '{}'; levels := '{}';
@@ -1956,9 +2063,12 @@ BEGIN
         END IF;
         IF v_level = 0 THEN
             v_tried := ARRAY(SELECT DISTINCT r.id FROM unnest(p_roots) r(id) ORDER BY r.id);
-            EXECUTE v_look INTO v_new, v_texts USING v_tried, p_cap + 1, ',"depth":0}';
+            v_seen := look_at_objects(v_look, v_tried, p_cap + 1, ',"depth":0}', v_slice, v_bytes);
+            v_new := v_seen.ids;
+            v_texts := v_seen.texts;
+            v_bytes := v_bytes - v_seen.bytes;
             v_front := coalesce(v_new[:p_cap], '{}');
-            IF cardinality(v_new) > p_cap THEN
+            IF cardinality(v_new) > p_cap OR v_seen.is_full THEN
                 overflow := 'node';
             END IF;
             nodes := v_front;
@@ -1999,9 +2109,10 @@ BEGIN
             v_beyond := format('(SELECT u.* FROM (%s) u ORDER BY u.weight DESC NULLS LAST, u.canonical_id DESC',
                                array_to_string(v_legs, ' UNION ALL '));
             v_cross := format(
-                'SELECT array_agg(e.canonical_id), array_agg(f.id), array_agg(e.there), array_agg(e.out), '
-                'array_agg(e.type), array_agg(e.weight) FROM unnest($1) f(id) CROSS JOIN LATERAL %s LIMIT %s) e',
-                v_beyond, p_fan);
+                'SELECT array_agg(c.canonical_id), array_agg(c.id), array_agg(c.there), array_agg(c.out), '
+                'array_agg(c.type), array_agg(c.weight) FROM ('
+                'SELECT e.*, f.id FROM unnest($1) f(id) CROSS JOIN LATERAL %s LIMIT %s) e LIMIT %s) c',
+                v_beyond, p_fan, c_level + 1);
             v_beyond := format(
                 'SELECT EXISTS (SELECT FROM unnest($1) f(id) CROSS JOIN LATERAL %s OFFSET %s LIMIT 1) e)',
                 v_beyond, p_fan);
@@ -2009,6 +2120,7 @@ BEGIN
         EXIT WHEN v_legs = '{}';
         EXECUTE v_cross INTO v_edges, v_heres, v_theres, v_outs, v_types, v_weights USING v_front;
         EXIT WHEN v_edges IS NULL;
+        v_full := cardinality(v_edges) > c_level;
         -- Whose edges are as many as are crossed may have more.
         IF cardinality(v_edges) >= p_fan THEN
             v_hubs := ARRAY(SELECT h.id FROM unnest(v_heres) h(id) GROUP BY h.id HAVING count(*) = p_fan);
@@ -2023,7 +2135,9 @@ BEGIN
         -- Joins of arrays go by hash: nested loops would grow with the square.
         IF p_phased THEN
             v_tried := ARRAY(SELECT DISTINCT e.id FROM unnest(v_theres) e(id) ORDER BY e.id);
-            EXECUTE v_look INTO v_reached, v_texts USING v_tried, NULL::int, format(',"depth":%s}', v_level);
+            v_seen := look_at_objects(v_look, v_tried, NULL, format(',"depth":%s}', v_level), v_slice, v_bytes);
+            v_reached := v_seen.ids;
+            v_texts := v_seen.texts;
             SELECT array_agg(n.id ORDER BY n.id), array_agg(n.fragment ORDER BY n.id) INTO v_new, v_texts
             FROM unnest(v_reached, v_texts) n(id, fragment)
             WHERE NOT EXISTS (SELECT FROM unnest(nodes) s(id) WHERE s.id = n.id);
@@ -2034,10 +2148,13 @@ BEGIN
             v_tried := ARRAY(
                 SELECT DISTINCT e.id FROM unnest(v_theres) e(id)
                 WHERE NOT EXISTS (SELECT FROM unnest(nodes) s(id) WHERE s.id = e.id) ORDER BY e.id);
-            EXECUTE v_look INTO v_new, v_texts USING v_tried, v_room + 1, format(',"depth":%s}', v_level);
+            v_seen := look_at_objects(v_look, v_tried, v_room + 1, format(',"depth":%s}', v_level), v_slice, v_bytes);
+            v_new := v_seen.ids;
+            v_texts := v_seen.texts;
             v_front := coalesce(v_new[:v_room], '{}');
         END IF;
-        IF cardinality(v_new) > v_room THEN
+        v_bytes := v_bytes - v_seen.bytes;
+        IF cardinality(v_new) > v_room OR v_seen.is_full THEN
             overflow := 'node';
             v_new := v_new[:v_room];
             v_texts := v_texts[:v_room];
@@ -2075,6 +2192,10 @@ BEGIN
         weights := weights || v_weights;
         levels := levels || array_fill(v_level, ARRAY[cardinality(v_edges)]);
         EXIT WHEN overflow = 'node';
+        IF v_full THEN
+            overflow := 'edge';
+            EXIT;
+        END IF;
         IF cardinality(edges) > p_most
             AND (SELECT count(*) FROM (SELECT DISTINCT e.id FROM unnest(edges) e(id)) d) > p_most THEN
             overflow := 'edge';
@@ -2752,18 +2873,18 @@ BEGIN
         INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
         SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
         FROM (
-            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ',
-                       -- In keys the words of a name are joined by something.
-                       o.title, o.key, regexp_replace(o.key, '[-_+./=:]', ' ', 'g'), o.subtype, o.status,
+            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ', o.type, o.subtype, o.key, o.title, o.status,
                        array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
             FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
             UNION ALL
             SELECT r.canonical_id, r.properties, r.evidence,
-                   concat_ws(' ', r.role_src, r.role_dst, r.properties, r.evidence)
+                   concat_ws(' ', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
             FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
         ) x
         -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
         WHERE normalize(lower(x.said)) ~ v_pattern
+           -- In keys, addresses and names of types the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g'))) ~ v_pattern
            OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;
@@ -5295,6 +5416,7 @@ SIGNATURES: tuple[str, ...] = (
     "hold_types(text, text[], boolean)",
     "link_objects(text, text, json, timestamptz)",
     "list_paths(uuid[], uuid[], uuid[], int[], int, boolean, int)",
+    "look_at_objects(text, uuid[], int, text, int, bigint)",
     "main_branch(text)",
     "main_branches(text, text)",
     "mark_multiplicity(text)",
@@ -5303,8 +5425,8 @@ SIGNATURES: tuple[str, ...] = (
     "object_levels(text, uuid[])",
     "object_terms(text, text, text, text, text[], text)",
     "object_words(jsonb)",
+    "pick_json(jsonb, jsonb)",
     "point_at(jsonb, text[])",
-    "property_clause(jsonb, text[])",
     "reach_of(text, text)",
     "relink_object(text, uuid, timestamptz)",
     "restore_objects(text, uuid[])",

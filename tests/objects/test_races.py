@@ -271,3 +271,31 @@ def test_filters_take_the_id_of_any_version(graph: Graph) -> None:
     for params in ({"src_id": newer["id"]}, {"object_id": newer["id"]}):
         found = graph.agent.get("/v1/graph/relationships", params=params).json()["relationships"]
         assert [one["id"] for one in found] == [made["id"]]
+
+
+def test_agents_do_not_bind_what_belongs_to_every_project(graph: Graph) -> None:
+    shared = graph.make("Person", client=graph.admin, project_id=None)
+    entity = graph.admin.post("/v1/entities", json={"canonical": "Quark"}).json()["entity"]["entity_id"]
+    path = f"/v1/entities/{entity}/object"
+    refused = graph.agent.put(path, json={"object_id": shared["id"]})
+    assert (refused.status_code, code(refused)) == (403, "wrong_key_kind")
+    assert graph.admin.put(path, json={"object_id": shared["id"]}).status_code == 200
+    assert graph.agent.delete(path).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"labels": ["zebu-quark"]},
+        {"key": "zebu%20quark"},
+        {"properties": {"mail": "zebu.quark@example.com"}},
+        {"properties": {"zebu_quark": 1}},
+        {"title": "about Zebu Quark"},
+        {"type": "Zebu_Quark"},
+    ],
+)
+def test_names_are_found_however_they_are_joined(graph: Graph, fields: dict[str, Any]) -> None:
+    named = graph.make(**{"type": "Thing", **fields})
+    graph.admin.post("/v1/entities", json={"canonical": "Zebu Quark"})
+    graph.admin.post("/v1/tombstones", json={"entity": "Zebu Quark", "reason": "asked"})
+    assert graph.agent.get(f"/v1/graph/objects/{named['id']}").status_code == 404

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from app.db.database import Database, Row, Session
-from app.errors import AppError, NotFound
+from app.errors import AppError, Forbidden, NotFound
 from app.facts import entities
 from app.facts.retries import retried
 from app.facts.schemas import EntityRead
@@ -60,6 +60,8 @@ async def _bind(session: Session, who: Principal, entity_id: UUID, object_id: UU
 
 
 def _refusal(code: str) -> AppError:
+    if code == "wrong_key_kind":
+        return Forbidden("object_id: what belongs to every project is bound by keys of kind admin.", code=code)
     if code == "entity_tombstoned":
         return entities.tombstoned("entity")
     return object_not_found() if code == "object_not_found" else entities.entity_not_found()

@@ -26,7 +26,9 @@ async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandA
     Of one node the heaviest limitEdgesPerNode edges that pass the filters are crossed (of equal weight the highest id;
     those without a weight last), out and in together. limitNodes takes the lowest ids of the level in which it is
     reached, and ends the walk; limitEdges ends it after the level in which it is exceeded, and takes the nearest, then
-    the lowest ids. `meta.truncated` and `overflowType` tell when a bound has left something out; maxDepth is none.
+    the lowest ids; paths may then run over edges that are not told. Nodes and edges are 32 MB each at the most: ask for
+    fewer fields where that is too little. `meta.truncated` and `overflowType` tell when a bound has left something
+    out; maxDepth is none.
 
     dedupe says which paths returnPaths adds, 10,000 at the most: `node` the first and shortest to each node; `edge` for
     each edge the way by which it was first crossed; `path` all simple paths up to maxDepth, and then edges are those of

@@ -75,10 +75,13 @@ def test_a_merged_entity_binds_what_it_became(objects: Objects, robin: httpx.Cli
 
 
 def test_one_of_every_project_may_be_bound_and_one_of_another_not(
-    objects: Objects, robin: httpx.Client, elsewhere: httpx.Client, superuser: Superuser
+    objects: Objects, robin: httpx.Client, admin: httpx.Client, elsewhere: httpx.Client, superuser: Superuser
 ) -> None:
     entity_id = entity(robin)["entity_id"]
-    assert bind(robin, entity_id, objects.put("everybody's", project=None)).status_code == 200
+    everybodys = objects.put("everybody's", project=None)
+    # What hides the entity hides the object for all: not for an agent of one project to decide.
+    assert error(bind(robin, entity_id, everybodys)) == (403, "wrong_key_kind")
+    assert bind(admin, entity_id, everybodys).status_code == 200
     deleted, hidden = objects.put("deleted"), objects.put("hidden")
     superuser.execute("UPDATE graph_objects SET deleted_at = now() WHERE canonical_id = %s", (deleted,))
     for table in ("graph_objects", "graph_object_versions"):

@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -249,6 +249,39 @@ def test_phases(graph: Graph) -> None:
     assert graph.near("d", phases=back) == "d0 m1 r3"
     assert graph.near("d", phases=phases, filters={"node": {"type": {"!=": "Person"}}}) == "d0 m1"
     assert graph.refused("d", phases=[{}] * 7)[0] == 400
+
+
+def test_paths_begin_at_roots_that_are_told(graph: Graph) -> None:
+    graph.draw("a knows b", "c knows d")
+    for dedupe in ("node", "path"):
+        found = graph.expand("a c", limitNodes=1, returnPaths=True, dedupe=dedupe)
+        assert len(found["nodes"]) == len(found["paths"]) == 1
+
+
+def test_paths_through_a_funnel_are_not_made_in_vain(superuser: Superuser) -> None:
+    """48 million ways lead through it; no more are made than are told."""
+    one, two = [[str(UUID(int=100 * level + n)) for n in range(70)] for level in (1, 2)]
+    root, hub, leaves = str(UUID(int=1)), str(UUID(int=2)), [str(UUID(int=10_000 + n)) for n in range(9800)]
+    pairs = [(root, a) for a in one] + [(a, b) for a in one for b in two] + [(b, hub) for b in two]
+    pairs += [(hub, leaf) for leaf in leaves]
+    row = superuser.execute(
+        "SELECT cardinality(paths) AS paths, cardinality(heres) AS pairs FROM list_paths("
+        "ARRAY[%s::uuid], %s::uuid[], %s::uuid[], array_fill(1, ARRAY[%s]), 4, false, 10000)",
+        (root, [here for here, _ in pairs], [there for _, there in pairs], len(pairs)),
+    ).fetchone()
+    assert row == {"paths": 10_001, "pairs": 9999}
+
+
+def test_an_answer_has_an_end(graph: Graph) -> None:
+    long = "x" * 250_000
+    for n in range(140):
+        graph.put(f"n{n}", properties={"long": long, "short": n})
+    graph.draw(*(f"n0 to n{n}" for n in range(1, 140)))
+    whole = graph.expand("n0", limitEdgesPerNode=0, include={"object": ["properties"]})
+    assert 100 < len(whole["nodes"]) < 140
+    assert (whole["meta"]["truncated"], whole["meta"]["overflowType"]) == (True, "node")
+    part = graph.expand("n0", limitEdgesPerNode=0, include={"object": ["properties.short"]})
+    assert (len(part["nodes"]), part["meta"]["truncated"]) == (140, False)
 
 
 def test_null_is_as_if_absent(graph: Graph) -> None:

@@ -175,3 +175,10 @@ def test_injection_is_a_value(graph: Graph, text: str) -> None:
         (node,) = graph.expand("b", maxDepth=1, limitNodes=1, include={"object": [f"/properties/{text}"]})["nodes"]
         assert node["properties"] == {text: text}
     assert graph.refused("a", nodeTypes=[text[:100]])[:2] == (400, "type_unknown")
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 10**31])
+def test_numbers_beyond_all_reason(graph: Graph, value: int) -> None:
+    graph.put("a")
+    for kind in ("node", "edge"):
+        assert graph.refused("a", filters={kind: {"x": value}})[:2] == (400, "filter_invalid")

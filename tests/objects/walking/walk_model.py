@@ -206,7 +206,7 @@ class Walk:
         paths: list[list[str]] = []
         pairs: set[tuple[str, str]] = set()
         if dedupe == "path":
-            paths, pairs = self.simple_paths(roots)
+            paths, pairs = self.simple_paths([root for root in roots if root in self.depths])
         first: dict[str, tuple[int, str, str]] = {}
         for level, edge, here, there in self.crossed:
             if self.asked.get("distinctNodes"):
