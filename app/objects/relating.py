@@ -131,12 +131,13 @@ async def _link(
 ) -> list[tuple[Row, Outcome, list[str]]]:
     now = datetime.now(UTC)
     linked: dict[int, tuple[Row, Outcome]] = {}
+    left = list(range(len(rows)))
     for _ in range(ATTEMPTS):
-        left = [index for index in range(len(rows)) if index not in linked]
+        linked |= await _link_once(session, who, items, rows, left, now)
+        left = [index for index in left if index not in linked]
         if not left:
             break
-        linked |= await _link_once(session, who, items, rows, left, now)
-    else:
+    if left:
         raise Conflict("Others change the same relationships right now; try again.", code="write_contention")
     made = [rows[index] for index, (_, outcome) in linked.items() if outcome == "created"]
     if made:
