@@ -105,7 +105,7 @@ BEGIN
                 WHERE r.tenant_id = p_tenant AND r.branch_id = v_head.branch_id AND r.dst_id = v_head.dst_id
                   AND r.type = v_head.type AND r.one_dst AND v_head.one_dst
                   AND r.deleted_at IS NULL AND r.suppression = 0) THEN
-                PERFORM retire_relationship(p_tenant, v_head.branch_id, v_head.canonical_id, NULL, v_agent, v_now);
+                PERFORM retire_relationship(p_tenant, v_head.branch_id, v_head.canonical_id, v_agent, v_now);
             END IF;
             UPDATE graph_relationships r SET suppression = 0
             WHERE r.tenant_id = p_tenant AND r.branch_id = v_head.branch_id AND r.canonical_id = v_head.canonical_id;

@@ -21,10 +21,6 @@ BEGIN
     UPDATE graph_objects o
     SET version_id = v_version, version = o.version + 1, deleted_at = p_now, updated_at = p_now, terms = ''
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
-    -- Also those of projects, where it belongs to all of them.
-    PERFORM retire_relationship(p_tenant, r.branch_id, r.canonical_id, p_object, p_agent, p_now)
-    FROM graph_relationships r
-    WHERE r.tenant_id = p_tenant AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = p_tenant)
-      AND (r.src_id = p_object OR r.dst_id = p_object) AND r.deleted_at IS NULL;
+    PERFORM unlink_object(p_agent, p_object, p_now);
 END
 $$;

@@ -1,7 +1,7 @@
--- Deletes a relationship on a branch with a version of its own, as whoever deletes it would; with p_with because that
--- object goes. Runs with the rights of its caller, who holds the head.
+-- Deletes a relationship on a branch with a version of its own, as whoever deletes it would. Runs with the rights of
+-- its caller, who holds the head.
 CREATE OR REPLACE FUNCTION retire_relationship(
-    p_tenant text, p_branch uuid, p_relationship uuid, p_with uuid, p_agent text, p_now timestamptz)
+    p_tenant text, p_branch uuid, p_relationship uuid, p_agent text, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -19,7 +19,7 @@ BEGIN
     FROM graph_relationships r
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
     UPDATE graph_relationships r
-    SET version_id = v_version, version = r.version + 1, deleted_at = p_now, updated_at = p_now, deleted_with = p_with
+    SET version_id = v_version, version = r.version + 1, deleted_at = p_now, updated_at = p_now
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
 END
 $$;

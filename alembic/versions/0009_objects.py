@@ -1688,7 +1688,7 @@ BEGIN
                 WHERE r.tenant_id = p_tenant AND r.branch_id = v_head.branch_id AND r.dst_id = v_head.dst_id
                   AND r.type = v_head.type AND r.one_dst AND v_head.one_dst
                   AND r.deleted_at IS NULL AND r.suppression = 0) THEN
-                PERFORM retire_relationship(p_tenant, v_head.branch_id, v_head.canonical_id, NULL, v_agent, v_now);
+                PERFORM retire_relationship(p_tenant, v_head.branch_id, v_head.canonical_id, v_agent, v_now);
             END IF;
             UPDATE graph_relationships r SET suppression = 0
             WHERE r.tenant_id = p_tenant AND r.branch_id = v_head.branch_id AND r.canonical_id = v_head.canonical_id;
@@ -1724,17 +1724,13 @@ BEGIN
     UPDATE graph_objects o
     SET version_id = v_version, version = o.version + 1, deleted_at = p_now, updated_at = p_now, terms = ''
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
-    -- Also those of projects, where it belongs to all of them.
-    PERFORM retire_relationship(p_tenant, r.branch_id, r.canonical_id, p_object, p_agent, p_now)
-    FROM graph_relationships r
-    WHERE r.tenant_id = p_tenant AND r.branch_id IN (SELECT b.branch_id FROM branches b WHERE b.tenant_id = p_tenant)
-      AND (r.src_id = p_object OR r.dst_id = p_object) AND r.deleted_at IS NULL;
+    PERFORM unlink_object(p_agent, p_object, p_now);
 END
 $$;
 """,
     """
 CREATE OR REPLACE FUNCTION retire_relationship(
-    p_tenant text, p_branch uuid, p_relationship uuid, p_with uuid, p_agent text, p_now timestamptz)
+    p_tenant text, p_branch uuid, p_relationship uuid, p_agent text, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -1752,7 +1748,7 @@ BEGIN
     FROM graph_relationships r
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
     UPDATE graph_relationships r
-    SET version_id = v_version, version = r.version + 1, deleted_at = p_now, updated_at = p_now, deleted_with = p_with
+    SET version_id = v_version, version = r.version + 1, deleted_at = p_now, updated_at = p_now
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
 END
 $$;
@@ -5431,7 +5427,7 @@ SIGNATURES: tuple[str, ...] = (
     "relink_object(text, uuid, timestamptz)",
     "restore_objects(text, uuid[])",
     "retire_object(text, uuid, uuid, text, timestamptz)",
-    "retire_relationship(text, uuid, uuid, uuid, text, timestamptz)",
+    "retire_relationship(text, uuid, uuid, text, timestamptz)",
     "settle_objects(text, uuid[])",
     "store_objects(text, text, json, timestamptz)",
     "traverse_objects(text, text, uuid[], jsonb, int, int, int, int, uuid, boolean, int)",

@@ -5,18 +5,14 @@ from uuid import UUID
 import msgspec
 
 from app.db.database import Database, Row, Session
-from app.errors import AppError, Forbidden, NotFound
+from app.errors import AppError, Forbidden
 from app.facts import entities
 from app.facts.retries import retried
 from app.facts.schemas import EntityRead
 from app.objects.bridges import queries
 from app.objects.bridges.schemas import EntityBind
+from app.objects.versioning import not_found
 from app.web.auth import Principal, require_project
-
-
-def object_not_found() -> NotFound:
-    """The one answer for an object that is unknown, deleted, hidden, of another project or of another tenant."""
-    return NotFound("There is no such object.", code="object_not_found")
 
 
 async def bind_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityBind) -> EntityRead:
@@ -64,4 +60,4 @@ def _refusal(code: str) -> AppError:
         return Forbidden("object_id: what belongs to every project is bound by keys of kind admin.", code=code)
     if code == "entity_tombstoned":
         return entities.tombstoned("entity")
-    return object_not_found() if code == "object_not_found" else entities.entity_not_found()
+    return not_found("object") if code == "object_not_found" else entities.entity_not_found()

@@ -10,7 +10,7 @@ from app.errors import BadRequest
 from app.objects.types import queries
 from app.objects.types.queries import Kind
 from app.objects.types.schemas import ObjectTypeCreate, RelationshipTypeCreate
-from app.objects.types.service import type_row
+from app.objects.types.service import type_content, type_row
 from app.web.batches import convert_item
 
 
@@ -40,7 +40,8 @@ async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
         for kind, item in given:
             row = type_row(kind, item)
             found = await session.rows(queries.GLOBAL_VERSIONS[kind], {"type": item.type})
-            same = [one for one in found if one["status"] == "active" and _content(kind, one) == _content(kind, row)]
+            active = [one for one in found if one["status"] == "active"]
+            same = [one for one in active if type_content(kind, one) == type_content(kind, row)]
             if same:
                 loaded.append({"kind": kind, "type": item.type, "version": same[0]["version"], "created": False})
                 continue
@@ -55,12 +56,6 @@ async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
             await session.execute(queries.insert_global(kind), made)
             loaded.append({"kind": kind, "type": item.type, "version": version, "created": True})
     return loaded
-
-
-def _content(kind: Kind, row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in queries.CONTENT[kind]} | {
-        "json_schema": msgspec.json.decode(row["json_schema"])
-    }
 
 
 async def list_types(owner: Database) -> list[dict[str, Any]]:

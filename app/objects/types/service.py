@@ -106,7 +106,7 @@ def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) 
     """The version there is that says the same: the active one, or the one that is named."""
     for row in own:
         if row["version"] == version if version is not None else row["status"] == "active":
-            if _content(kind, row) == _content(kind, wanted):
+            if type_content(kind, row) == type_content(kind, wanted):
                 return row
             if version is not None:
                 raise Conflict(
@@ -117,7 +117,8 @@ def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) 
     return None
 
 
-def _content(kind: Kind, row: Row) -> dict[str, Any]:
+def type_content(kind: Kind, row: Row) -> dict[str, Any]:
+    """What a version of a type says, beside its number: the same again is no new one."""
     content = {name: row[name] for name in queries.CONTENT[kind]}
     content["json_schema"] = msgspec.json.decode(row["json_schema"])
     return content
