@@ -185,9 +185,10 @@ BEGIN
     ) b ON b.fact_id = s.fact_id
     LEFT JOIN LATERAL (
         SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
-        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = 'fact'
+        WHERE v_query IS NOT NULL
+          AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = 'fact'
           AND e.owner_id = s.fact_id
-        OFFSET 0) e ON v_query IS NOT NULL
+        OFFSET 0) e ON true
     CROSS JOIN LATERAL (
         SELECT count(*) > 0 AS disputed,
                coalesce(bool_or((o.sure, o.created_at) > (s.sure, s.created_at)), false) AS worse

@@ -67,12 +67,14 @@ BEGIN
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
                     ORDER BY x.position, x.note_id LIMIT p_reach) x
             ) u
-            -- Meaning reaches two steps far (see threads.py); vectors are dear to read.
+            -- Meaning reaches two steps far (see threads.py); vectors are dear to read. Asked inside, so that they are not
+            -- read before it is known that nobody needs them.
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
-                WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
+                WHERE v_query IS NOT NULL AND abs(u.place) <= 2 AND (u.updated_at > p_known) IS NOT TRUE
+                  AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                   AND e.owner_kind = 'note' AND e.owner_id = u.note_id
-                OFFSET 0) e ON v_query IS NOT NULL AND abs(u.place) <= 2 AND (u.updated_at > p_known) IS NOT TRUE
+                OFFSET 0) e ON true
         ) w);
 END
 $$;

@@ -51,9 +51,10 @@ BEGIN
         OFFSET 0) n
     LEFT JOIN LATERAL (
         SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
-        WHERE e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = 'note'
+        WHERE v_query IS NOT NULL
+          AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = 'note'
           AND e.owner_id = h.id
-        OFFSET 0) e ON v_query IS NOT NULL
+        OFFSET 0) e ON true
     CROSS JOIN LATERAL (
         SELECT CASE WHEN e.cosine IS NULL THEN h.lexical WHEN h.lexical IS NULL THEN e.cosine
                     ELSE 0.7 * e.cosine + 0.3 * h.lexical END AS score) s

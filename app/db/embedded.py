@@ -33,6 +33,9 @@ _SOCKET = f".s.PGSQL.{_PORT}"
 _START_SECONDS = 120
 _ORPHAN_SECONDS = 30
 _SILENT_SECONDS = 10
+_LEAST_CACHE = 128 * 2**20
+_MOST_CACHE = 2**30
+_CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 class EmbeddedServer:
@@ -365,13 +368,14 @@ def _end_strays(runner: Runner, data: Path) -> None:
 
 def _settings(socket_folder: Path) -> str:
     """Return the configuration file that is written before every start; ALTER SYSTEM still wins over it."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # An eighth: the rest is for the service, and for the system, which keeps what PostgreSQL reads a second time.
+    cache = min(max(_memory() // 8, _LEAST_CACHE), _MOST_CACHE)
     settings = {
         "listen_addresses": "",
         "port": str(_PORT),
         "unix_socket_directories": str(socket_folder),
         "max_connections": "100",
-        "shared_buffers": "256MB" if memory >= 8 * 1000**3 else "128MB",
+        "shared_buffers": f"{cache // 2**20}MB",
         "max_wal_size": "2GB",
         "checkpoint_completion_target": "0.9",
         "random_page_cost": "1.1",
@@ -385,6 +389,16 @@ def _settings(socket_folder: Path) -> str:
     if not _shared_memory_works():
         settings["dynamic_shared_memory_type"] = "mmap"
     return "".join(f"{name} = '{value}'\n" for name, value in settings.items())
+
+
+def _memory() -> int:
+    """Return the bytes of memory this process may use: of the machine, or of the container where that has less."""
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for limit in _CONTAINER_LIMITS:
+        # Without a limit there is no file, or a word in it.
+        with suppress(OSError, ValueError):
+            found.append(int(limit.read_text()))
+    return min(found)
 
 
 def _shared_memory_works() -> bool:

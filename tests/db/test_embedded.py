@@ -170,6 +170,21 @@ def as_nobody(work: Callable[[], str]) -> str:
     return answer
 
 
+@pytest.mark.parametrize(
+    ("limit", "cache"),
+    [("max", "1024MB"), (str(4 * 2**30), "512MB"), (str(2**29), "128MB"), (str(2**62), "1024MB"), ("", "1024MB")],
+)
+def test_an_eighth_of_the_memory_is_cache_and_a_container_has_less_than_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, cache: str
+) -> None:
+    pages = {"SC_PHYS_PAGES": 16 * 2**30 // 4096, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(embedded.os, "sysconf", pages.__getitem__)
+    there = tmp_path / "memory.max"
+    there.write_text(f"{limit}\n")
+    monkeypatch.setattr(embedded, "_CONTAINER_LIMITS", (there, tmp_path / "missing"))
+    assert f"shared_buffers = '{cache}'\n" in embedded._settings(tmp_path)
+
+
 def test_new_server_has_pgvector_and_our_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     server = EmbeddedServer(home, said.append)
