@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import httpx
 import psycopg
 
+from tests.bench.archive import Language
 from tests.bench.measure import Figure
-from tests.bench.recall import Language
 from tests.conftest import Tenancy, TestDatabase
 from tests.pipeline.conftest import worker_process
 from tests.pipeline.model_server import Asked, decision, extraction, model_server
