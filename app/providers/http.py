@@ -138,7 +138,7 @@ class JsonClient:
     def _decode(self, content: bytes, answer: type[T]) -> T:
         try:
             return msgspec.json.decode(content, type=answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             # Without the reason: it may quote the answer.
             raise AnswerUnusable(f"{self.name} answered JSON of an unexpected shape, or none.") from problem
 
@@ -165,9 +165,10 @@ def _retry_after(response: httpx.Response) -> float | None:
         return float(raw)
     try:
         moment = parsedate_to_datetime(raw)
-    except ValueError:
+        return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        # No date, or one so far away that it is none.
         return None
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _host(name: str, base_url: str) -> str:

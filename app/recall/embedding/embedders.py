@@ -28,6 +28,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 # Minutes: half, 2, 5, 15, 30, and then 60 again and again.
 BACKOFF_SECONDS = (30.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
+# What every provider can embed, and how soon one that is there has done it.
+HARMLESS = "Is anybody there?"
+HARMLESS_SECONDS = 5.0
+TOO_MANY_REQUESTS = 429
 REASONS: dict[type[ProviderError], str] = {
     ProviderDown: "down",
     ProviderMisconfigured: "misconfigured",
@@ -89,6 +93,10 @@ class GuardedEmbedder:
         try:
             vectors = await self._ask(texts, query=query)
         except ProviderError as problem:
+            if not query and await self._fails_on_these(problem):
+                refused = InputRefused(f"{self.model.name} answers, but not for this input: {problem.message}")
+                self._report(refused, len(texts))
+                raise refused from problem
             self._report(problem, len(texts))
             raise
         EMBEDDING_SECONDS.labels(self.model.name).observe(time.perf_counter() - started)
@@ -117,7 +125,13 @@ class GuardedEmbedder:
         # Built at its first use: one that lacks its key must not keep the others from starting.
         if self._embedder is None:
             self._embedder = self._build(self.model)
-        vectors = await self._embedder.embed(texts, query=query)
+        try:
+            vectors = await self._embedder.embed(texts, query=query)
+        except (ProviderError, ImportError):
+            raise
+        except Exception as problem:
+            # What nobody thought of is an answer nobody can use, and no reason to give up a job or a request.
+            raise AnswerUnusable(f"{self.model.name} failed ({type(problem).__name__}).") from problem
         if vectors.shape[1] != self.model.dimensions:
             raise ProviderMisconfigured(
                 f"{self.model.name} makes vectors of {vectors.shape[1]} dimensions where {self.model.dimensions} are "
@@ -125,6 +139,18 @@ class GuardedEmbedder:
                 code=DIMENSIONALITY_MISMATCH,
             )
         return vectors
+
+    async def _fails_on_these(self, problem: ProviderError) -> bool:
+        """Whether a provider that seems to be down is there after all: some fail on a text as if they were away, and one
+        such text must not be tried again and again while all others wait."""
+        if not isinstance(problem, ProviderDown) or (problem.details or {}).get("status") == TOO_MANY_REQUESTS:
+            return False
+        try:
+            async with asyncio.timeout(HARMLESS_SECONDS):
+                await self._ask([HARMLESS], query=False)
+        except (TimeoutError, ProviderError):
+            return False
+        return True
 
     def _report(self, problem: ProviderError | None, items: int) -> None:
         if problem is None:
@@ -138,6 +164,9 @@ class GuardedEmbedder:
             self._failures += 1
             # Never past the next probe: what waits is worked off as soon as the provider is back.
             pause = min(backoff(self._failures), self._policy.probe_seconds)
+            if isinstance(problem, ProviderDown):
+                # Unless it says itself how long it wants to be left alone.
+                pause = max(pause, min(problem.retry_after or 0.0, BACKOFF_SECONDS[-1]))
             self._rests_until = self._clock() + pause
         else:
             self._failures = 0

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import structlog
 from numpy.typing import NDArray
 
 from app.config import Settings
@@ -20,11 +21,12 @@ from app.db.scope import Scope
 from app.jobs.queue import NewJob, enqueue_all
 from app.jobs.registry import Job, Postponed
 from app.providers.base import AnswerUnusable, InputRefused, ProviderError
+from app.providers.http import REFUSED_INPUT
 from app.recall.embedding import queries
 from app.recall.embedding.embedders import Embedders, GuardedEmbedder, backoff
 from app.recall.embedding.models import ModelRow, list_models
 from app.recall.embedding.redactions import BUILT_IN
-from app.recall.embedding.texts import text_hash, unit_text
+from app.recall.embedding.texts import text_hash, truncated, unit_text
 from app.web import audit
 
 # A fact believed no more than this has no vector.
@@ -40,6 +42,11 @@ GIVEN_WAY_SECONDS = 5.0
 BUSY_SECONDS = 2.0
 LEXICON_SECONDS = 5.0
 MAX_ERROR = 500
+# What is asked for of a text that is refused, and how little is no text any more.
+SHARES = (0.5, 0.25, 0.1)
+LEAST_CHARACTERS = 100
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -213,7 +220,7 @@ async def _embed(guarded: GuardedEmbedder, units: list[Unit], outcome: Outcome) 
         outcome.vectors += zip(units, vectors, strict=True)
     except (InputRefused, AnswerUnusable) as problem:
         if len(units) == 1:
-            outcome.refuse(units[0], problem)
+            await _embed_less(guarded, units[0], outcome, problem)
             return
         for unit in units:
             if outcome.problem is not None or not guarded.permit(1):
@@ -221,6 +228,29 @@ async def _embed(guarded: GuardedEmbedder, units: list[Unit], outcome: Outcome) 
             await _embed(guarded, [unit], outcome)
     except ProviderError as problem:
         outcome.problem = problem
+
+
+async def _embed_less(guarded: GuardedEmbedder, unit: Unit, outcome: Outcome, problem: ProviderError) -> None:
+    """Asks for the beginning of a text, since one that is refused is mostly too long; puts the unit off at last."""
+    text = unit.text or ""
+    for share in SHARES if (problem.details or {}).get("status") in REFUSED_INPUT else ():
+        if len(text) * share < LEAST_CHARACTERS or not guarded.permit(1):
+            break
+        try:
+            vectors = await guarded.embed([truncated(text, characters=int(len(text) * share))])
+        except InputRefused as again:
+            problem = again
+        except AnswerUnusable as again:
+            problem = again
+            break
+        except ProviderError as down:
+            outcome.problem = down
+            return
+        else:
+            log.warning("embedding_text_cut", model=guarded.model.name, characters=len(text), share=share)
+            outcome.vectors.append((unit, vectors[0]))
+            return
+    outcome.refuse(unit, problem)
 
 
 def _vector(row: NDArray[Any]) -> str:

@@ -4,7 +4,8 @@ import hashlib
 from datetime import UTC, datetime
 
 MAX_TOKENS = 800
-# Of English prose; exact counts differ from model to model, and models cut what is still too long.
+# Of English prose, and of scripts that models know less of; exact counts differ from model to model, and models cut
+# what is still too long.
 CHARACTERS_PER_TOKEN = 4
 MAX_CHARACTERS = MAX_TOKENS * CHARACTERS_PER_TOKEN
 # By hand: the library's own names follow the machine's language.
@@ -18,7 +19,19 @@ def unit_text(words: str, *, author: str | None = None, occurred_at: datetime | 
     """The text to embed: who said it and when comes first, so that it can be found by that too."""
     if author and occurred_at is not None:
         words = f"{author} ({spoken_date(occurred_at)}): {words}"
-    return truncated(words)
+    return truncated(words, characters=_room(words))
+
+
+def _room(text: str) -> int:
+    """How many characters of a text make MAX_TOKENS: a quarter of a token each, a whole one past ASCII."""
+    if text.isascii() or len(text) <= MAX_TOKENS:
+        return MAX_CHARACTERS
+    quarters = 0
+    for place, character in enumerate(text):
+        quarters += 1 if character.isascii() else CHARACTERS_PER_TOKEN
+        if quarters > MAX_CHARACTERS:
+            return place
+    return MAX_CHARACTERS
 
 
 def spoken_date(moment: datetime) -> str:
