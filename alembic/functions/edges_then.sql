@@ -3,7 +3,8 @@
 -- the history is looked up.
 CREATE OR REPLACE FUNCTION edges_then(
     p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
-    p_confidence double precision, p_trust double precision, p_valid timestamptz, p_known timestamptz, p_limit bigint)
+    p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
+    p_known timestamptz, p_limit bigint)
 RETURNS TABLE (entity_id uuid, edge_id uuid, confidence double precision, pick bigint)
 LANGUAGE sql STABLE
 AS $$
@@ -11,7 +12,7 @@ AS $$
     FROM (
         SELECT t.entity_id, t.edge_id, t.confidence
         FROM (
-            SELECT u.entity_id, u.edge_id,
+            SELECT u.entity_id, u.edge_id, u.source_trust,
                    coalesce(
                        CASE WHEN u.weighed_at > p_known THEN (
                            SELECT w.previous_confidence FROM fact_confidences w
@@ -27,8 +28,8 @@ AS $$
                        WHERE c.tenant_id = p_tenant AND c.fact_id = u.edge_id AND c.recorded_at > p_known
                        ORDER BY c.recorded_at LIMIT 1) ELSE u.valid_until END AS ends
             FROM (
-                SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.valid_until, x.closed_at,
-                       x.retracted_at, x.weighed_at
+                SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until,
+                       x.closed_at, x.retracted_at, x.weighed_at
                 FROM entity_edges x
                 WHERE p_out AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = p_entity
                   AND x.scope = p_scope AND x.source_trust >= p_trust AND x.created_at <= p_known
@@ -36,7 +37,7 @@ AS $$
                   AND x.valid_from <= p_valid AND (x.valid_until > p_valid OR x.closed_at > p_known)
                   AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.object_entity_id <> p_entity
                 UNION ALL
-                SELECT x.subject_entity_id, x.edge_id, x.confidence, x.valid_until, x.closed_at,
+                SELECT x.subject_entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until, x.closed_at,
                        x.retracted_at, x.weighed_at
                 FROM entity_edges x
                 WHERE p_in AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = p_entity
@@ -46,7 +47,7 @@ AS $$
                   AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.subject_entity_id <> p_entity
             ) u OFFSET 0
         ) t
-        WHERE t.confidence >= p_confidence AND t.ends > p_valid
+        WHERE t.confidence >= p_confidence AND t.confidence * t.source_trust >= p_effective AND t.ends > p_valid
         ORDER BY t.confidence DESC, t.edge_id DESC LIMIT p_limit
     ) k
 $$;

@@ -22,7 +22,7 @@ BEGIN
         SELECT s.scope, w.entity_id, w.hops, w.edge_id, w.confidence, w.truncated, x.subject_entity_id AS subject_id
         FROM unnest(coalesce(p_scopes, '{agent_private,project_shared,org_shared,public}')) s(scope)
         CROSS JOIN LATERAL walk_edges(
-            p_tenant, p_project, s.scope, p_seeds, p_depth, 'both', NULL, p_confidence, p_trust, v_valid, p_known,
+            p_tenant, p_project, s.scope, p_seeds, p_depth, 'both', NULL, p_confidence, 0, p_trust, v_valid, p_known,
             p_fans, p_cap) w
         CROSS JOIN LATERAL (
             SELECT x.subject_entity_id FROM entity_edges x

@@ -67,7 +67,7 @@ BEGIN
     RETURN QUERY
     WITH walked AS MATERIALIZED (
         SELECT w.* FROM walk_edges(
-            p_tenant, p_project, p_scope, v_roots, p_depth, p_direction, v_relations, p_confidence, p_trust, v_valid,
+            p_tenant, p_project, p_scope, v_roots, p_depth, p_direction, v_relations, p_confidence, p_trust, 0, v_valid,
             v_known, p_fans, p_cap) w
         WHERE cardinality(v_roots) = 1
     )

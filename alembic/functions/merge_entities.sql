@@ -116,7 +116,8 @@ BEGIN
     WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
     UPDATE graph_entities e
     SET kind = coalesce(e.kind, o.kind), object_canonical_id = coalesce(e.object_canonical_id, o.object_canonical_id),
-        updated_at = v_now
+        -- It was known as early as either: who looks back finds what was said of the other.
+        created_at = least(e.created_at, o.created_at), updated_at = v_now
     FROM graph_entities o
     WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
 

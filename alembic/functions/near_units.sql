@@ -26,7 +26,8 @@ DECLARE
     v_mine text := format(
         'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4) '
         'AND e.owner_kind = %L AND e.model_id = %s', p_kind, p_model);
-    v_found int;
+    v_units uuid[];
+    v_cosines double precision[];
 BEGIN
     -- How many of this kind there are; cards and objects are few.
     IF p_kind NOT IN ('card', 'object') THEN
@@ -67,16 +68,16 @@ BEGIN
         IF p_model = 1 AND p_dimensions = 384 AND p_kind = 'note' AND p_known IS NULL THEN
             -- As below, for the model that every installation has: planned once and not each time, which would take a
             -- fifth of the time.
-            RETURN QUERY
             WITH near AS MATERIALIZED (
                 SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
                 WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.view = 'self'
                   AND (p_scope IS NULL OR e.scope = p_scope) AND e.owner_kind = 'note' AND e.model_id = 1
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
-            SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id;
+            SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
+                   array_agg(-n.distance ORDER BY n.distance, n.owner_id)
+            INTO v_units, v_cosines FROM near n;
         ELSIF p_model = 1 AND p_dimensions = 384 AND p_kind = 'fact' THEN
-            RETURN QUERY
             WITH near AS MATERIALIZED (
                 SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
                 CROSS JOIN LATERAL (
@@ -93,21 +94,25 @@ BEGIN
                   AND h.sure >= p_confidence AND h.sure > 0 AND h.sure * h.source_trust >= p_trust
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
-            SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id;
+            SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
+                   array_agg(-n.distance ORDER BY n.distance, n.owner_id)
+            INTO v_units, v_cosines FROM near n;
         ELSE
-            RETURN QUERY EXECUTE format(
+            EXECUTE format(
                 'WITH near AS MATERIALIZED ('
                 '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e %2$s'
                 '    WHERE %3$s%4$s ORDER BY e.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) LIMIT $5)'
-                'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
+                'SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),'
+                '       array_agg(-n.distance ORDER BY n.distance, n.owner_id) FROM near n',
                 p_dimensions, v_holds, v_mine, v_enough)
+            INTO v_units, v_cosines
             USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
         END IF;
-        GET DIAGNOSTICS v_found = ROW_COUNT;
-        IF v_found > 0 THEN
+        IF cardinality(v_units) = p_limit THEN
+            RETURN QUERY SELECT u.unit, u.cosine FROM unnest(v_units, v_cosines) u(unit, cosine);
             RETURN;
         END IF;
-        -- Nothing of what the caller may read was met: then it is little, and is looked through.
+        -- So little of what was met may be read that the rest is far away: then all is looked through.
     END IF;
     PERFORM set_config('enable_sort', 'on', true);
     IF v_holds = '' THEN

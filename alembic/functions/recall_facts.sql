@@ -49,16 +49,16 @@ BEGIN
                 ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
         END IF;
         IF p_depth > 0 THEN
-            -- What the best of them speak of, as far as they hold themselves.
+            -- Whom the best of them are about, as far as they hold themselves; whom they lead to is a hop away.
             v_seeds := ARRAY(
                 SELECT x.entity_id FROM (
                     SELECT u.entity_id, min(u.place) AS place FROM (
-                        SELECT e.entity_id, h.place
+                        SELECT f.subject_entity_id AS entity_id, h.place
                         FROM (SELECT l.id, l.place FROM unnest(v_lexical[1:10]) WITH ORDINALITY l(id, place)
                               UNION ALL
                               SELECT l.id, l.place FROM unnest(p_near[1:10]) WITH ORDINALITY l(id, place)) h
                         CROSS JOIN LATERAL (
-                            SELECT f.subject_entity_id, f.object_entity_id, f.source_trust,
+                            SELECT f.subject_entity_id, f.source_trust,
                                    fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant,
                                                    p_known) AS sure
                             FROM graph_facts f
@@ -66,7 +66,6 @@ BEGIN
                               AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
                                               f.retracted_at, p_tenant, v_valid, p_known)
                             OFFSET 0) f
-                        CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) e(entity_id)
                         WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
                         UNION ALL
                         SELECT m.entity_id, l.place
@@ -81,7 +80,7 @@ BEGIN
                         CROSS JOIN LATERAL (
                             SELECT c.entity_id FROM memory_cards c
                             WHERE c.tenant_id = p_tenant AND c.card_id = l.id OFFSET 0) c
-                    ) u WHERE u.entity_id IS NOT NULL GROUP BY u.entity_id
+                    ) u GROUP BY u.entity_id
                 ) x ORDER BY x.place, x.entity_id LIMIT 20);
         END IF;
         IF cardinality(v_seeds) > 0 THEN
@@ -89,28 +88,13 @@ BEGIN
                    array_agg(g.hops ORDER BY g.fact_id)
             INTO v_walked, v_graph, v_hops
             FROM (
-                WITH walk AS MATERIALIZED (
-                    -- Over edges that are trusted enough, and on from what was reached over such.
-                    SELECT w.scope, w.entity_id, w.hops, w.confidence, w.out_degree, x.origin_id
-                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, p_trust, v_valid,
-                                      p_known, ARRAY[20, 10], 100, 1000) w
-                    CROSS JOIN LATERAL (
-                        SELECT CASE WHEN x.subject_entity_id = w.entity_id THEN x.object_entity_id
-                               ELSE x.subject_entity_id END AS origin_id
-                        FROM entity_edges x
-                        WHERE x.tenant_id = p_tenant AND x.edge_id = w.edge_id
-                          AND w.confidence * x.source_trust >= p_trust
-                        OFFSET 0) x
-                )
                 SELECT u.* FROM (
                     SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
                     FROM (
                         SELECT w.entity_id, w.hops,
                                (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
-                        FROM walk w
-                        WHERE w.hops = 1 OR EXISTS (
-                            SELECT FROM walk v
-                            WHERE v.scope = w.scope AND v.entity_id = w.origin_id AND v.hops = w.hops - 1)
+                        FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, p_trust,
+                                          v_valid, p_known, ARRAY[20, 10], 100, 1000) w
                         UNION ALL
                         -- Where the walk starts: no edge was taken yet.
                         SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
@@ -154,7 +138,7 @@ BEGIN
     ), stood AS MATERIALIZED (
         SELECT f.*, c.graph, c.hops FROM chosen c
         CROSS JOIN LATERAL (
-            SELECT f.fact_id, f.source_trust, f.created_at, f.access_count, f.terms_length,
+            SELECT f.fact_id, f.garden_id, f.source_trust, f.created_at, f.access_count, f.terms_length,
                    ts_filter(setweight(f.terms, 'A', p_terms), '{a}') AS terms,
                    fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant, p_known) AS sure
             FROM graph_facts f
@@ -171,7 +155,11 @@ BEGIN
            extract(epoch FROM s.created_at), s.access_count, k.disputed, NOT k.worse,
            CASE WHEN EXISTS (SELECT FROM fact_derivations d
                              WHERE d.tenant_id = p_tenant AND d.fact_id = s.fact_id AND d.kind = 'derived')
-                THEN derivation_depth(p_tenant, s.fact_id, 5) ELSE 0 END) ORDER BY s.fact_id), '[]')::text
+                THEN derivation_depth(p_tenant, s.fact_id, 5) ELSE 0 END,
+           s.garden_id IS NOT NULL AND EXISTS (
+               SELECT FROM gardens g
+               WHERE g.tenant_id = p_tenant AND g.garden_id = s.garden_id AND g.slug = 'quarantine')
+           ) ORDER BY s.fact_id), '[]')::text
     FROM stood s
     LEFT JOIN (
         SELECT x.fact_id,

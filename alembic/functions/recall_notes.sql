@@ -67,7 +67,7 @@ BEGIN
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
                     ORDER BY x.position, x.note_id LIMIT p_reach) x
             ) u
-            -- Meaning reaches two steps far (see threads.py). Asked inside: vectors are dear to read, and must not be read
+            -- Meaning reaches two steps far (see threads.py). Asked inside: vectors are dear, and must not be read
             -- before it turns out that nobody needs them.
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e

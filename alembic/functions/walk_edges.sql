@@ -1,14 +1,14 @@
 -- Walks the graph of facts from some entities, level by level, within one scope: who is reached in how many hops, over
 -- which edge, and by which path of edges. An entity is reached once, by the fewest hops; among those by the surest edge,
 -- then from the lowest entity id. Edges that are too unsure, not trusted, not valid or of another relation are never
--- walked. p_known NULL walks the present, else what was known then; p_relations NULL takes every relation.
+-- walked; too unsure is what p_confidence and p_effective (with the trust in the source) say. p_known NULL walks the present, else what was known then; p_relations NULL takes every relation.
 -- p_fans says for each level how many edges of one entity are followed, p_cap how many entities are reached in all; both
 -- keep the surest, and truncated says on every row that one of them left something out. Runs with the rights of its
 -- caller.
 CREATE OR REPLACE FUNCTION walk_edges(
     p_tenant text, p_project text, p_scope text, p_seeds uuid[], p_depth int, p_direction text, p_relations uuid[],
-    p_confidence double precision, p_trust double precision, p_valid timestamptz, p_known timestamptz, p_fans int[],
-    p_cap int)
+    p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
+    p_known timestamptz, p_fans int[], p_cap int)
 RETURNS TABLE (
     entity_id uuid, hops int, edge_id uuid, confidence double precision, path uuid[], truncated boolean)
 LANGUAGE plpgsql STABLE
@@ -60,7 +60,7 @@ BEGIN
                     FROM unnest(v_front) WITH ORDINALITY f(entity_id, place)
                     CROSS JOIN LATERAL edges_now(
                         p_tenant, p_project, p_scope, f.entity_id, v_out, v_in, p_relations, p_confidence, p_trust,
-                        p_valid, p_fans[v_level] + 1) x
+                        p_effective, p_valid, p_fans[v_level] + 1) x
                     ORDER BY 1, x.confidence DESC, f.entity_id, x.edge_id DESC
                 ) d
                 WHERE NOT EXISTS (SELECT FROM unnest(p_seeds || v_found) s(entity_id) WHERE s.entity_id = d.entity_id)
@@ -80,7 +80,7 @@ BEGIN
                     FROM unnest(v_front) WITH ORDINALITY f(entity_id, place)
                     CROSS JOIN LATERAL edges_then(
                         p_tenant, p_project, p_scope, f.entity_id, v_out, v_in, p_relations, p_confidence, p_trust,
-                        p_valid, p_known, p_fans[v_level] + 1) x
+                        p_effective, p_valid, p_known, p_fans[v_level] + 1) x
                     ORDER BY 1, x.confidence DESC, f.entity_id, x.edge_id DESC
                 ) d
                 WHERE NOT EXISTS (SELECT FROM unnest(p_seeds || v_found) s(entity_id) WHERE s.entity_id = d.entity_id)

@@ -1,7 +1,9 @@
-"""Recall in less time: the search of the model that every installation has is planned once and not each time, and
-vectors that nobody needs are not read."""
+"""Recall in less time and more exact: the search of the model that every installation has is planned once and finds as
+many as there are; edges too little trusted are not walked; a walk begins with whom facts are about."""
 
+from alembic import op
 from app.db.migrations import execute_literal
+from app.db.rls import APP_ROLE
 
 revision = "0010"
 down_revision = "0009"
@@ -9,6 +11,403 @@ branch_labels = None
 depends_on = None
 
 FUNCTIONS: tuple[str, ...] = (
+    """
+CREATE OR REPLACE FUNCTION edges_now(
+    p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
+    p_limit bigint)
+RETURNS TABLE (entity_id uuid, edge_id uuid, confidence double precision, pick bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT k.entity_id, k.edge_id, k.confidence, row_number() OVER (ORDER BY k.confidence DESC, k.edge_id DESC)
+    FROM (
+        SELECT u.entity_id, u.edge_id, u.confidence
+        FROM (
+            (SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence FROM entity_edges x
+             WHERE p_out AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = p_entity
+               AND x.scope = p_scope AND x.confidence >= p_confidence AND x.source_trust >= p_trust
+               AND x.confidence * x.source_trust >= p_effective
+               AND x.retracted_at IS NULL AND x.valid_from <= p_valid AND x.valid_until > p_valid
+               AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.object_entity_id <> p_entity
+             ORDER BY x.confidence DESC, x.edge_id DESC LIMIT p_limit)
+            UNION ALL
+            (SELECT x.subject_entity_id, x.edge_id, x.confidence FROM entity_edges x
+             WHERE p_in AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = p_entity
+               AND x.scope = p_scope AND x.confidence >= p_confidence AND x.source_trust >= p_trust
+               AND x.confidence * x.source_trust >= p_effective
+               AND x.retracted_at IS NULL AND x.valid_from <= p_valid AND x.valid_until > p_valid
+               AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.subject_entity_id <> p_entity
+             ORDER BY x.confidence DESC, x.edge_id DESC LIMIT p_limit)
+        ) u
+        ORDER BY u.confidence DESC, u.edge_id DESC LIMIT p_limit
+    ) k
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION edges_then(
+    p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
+    p_known timestamptz, p_limit bigint)
+RETURNS TABLE (entity_id uuid, edge_id uuid, confidence double precision, pick bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT k.entity_id, k.edge_id, k.confidence, row_number() OVER (ORDER BY k.confidence DESC, k.edge_id DESC)
+    FROM (
+        SELECT t.entity_id, t.edge_id, t.confidence
+        FROM (
+            SELECT u.entity_id, u.edge_id, u.source_trust,
+                   coalesce(
+                       CASE WHEN u.weighed_at > p_known THEN (
+                           SELECT w.previous_confidence FROM fact_confidences w
+                           WHERE w.tenant_id = p_tenant AND w.fact_id = u.edge_id AND w.recorded_at > p_known
+                           ORDER BY w.recorded_at LIMIT 1) END,
+                       CASE WHEN u.retracted_at > p_known THEN (
+                           SELECT r.confidence_before FROM fact_retractions r
+                           WHERE r.tenant_id = p_tenant AND r.fact_id = u.edge_id
+                           ORDER BY r.retracted_at LIMIT 1) END,
+                       u.confidence) AS confidence,
+                   CASE WHEN u.closed_at > p_known THEN (
+                       SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c
+                       WHERE c.tenant_id = p_tenant AND c.fact_id = u.edge_id AND c.recorded_at > p_known
+                       ORDER BY c.recorded_at LIMIT 1) ELSE u.valid_until END AS ends
+            FROM (
+                SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until,
+                       x.closed_at, x.retracted_at, x.weighed_at
+                FROM entity_edges x
+                WHERE p_out AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = p_entity
+                  AND x.scope = p_scope AND x.source_trust >= p_trust AND x.created_at <= p_known
+                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                  AND x.valid_from <= p_valid AND (x.valid_until > p_valid OR x.closed_at > p_known)
+                  AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.object_entity_id <> p_entity
+                UNION ALL
+                SELECT x.subject_entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until, x.closed_at,
+                       x.retracted_at, x.weighed_at
+                FROM entity_edges x
+                WHERE p_in AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = p_entity
+                  AND x.scope = p_scope AND x.source_trust >= p_trust AND x.created_at <= p_known
+                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                  AND x.valid_from <= p_valid AND (x.valid_until > p_valid OR x.closed_at > p_known)
+                  AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.subject_entity_id <> p_entity
+            ) u OFFSET 0
+        ) t
+        WHERE t.confidence >= p_confidence AND t.confidence * t.source_trust >= p_effective AND t.ends > p_valid
+        ORDER BY t.confidence DESC, t.edge_id DESC LIMIT p_limit
+    ) k
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION expand_seeds(
+    p_tenant text, p_project text, p_scopes text[], p_seeds uuid[], p_depth int, p_confidence double precision,
+    p_trust double precision, p_valid timestamptz, p_known timestamptz, p_fans int[], p_cap int, p_most int)
+RETURNS TABLE (
+    scope text, entity_id uuid, hops int, edge_id uuid, confidence double precision, subject_id uuid, out_degree bigint,
+    truncated boolean)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+BEGIN
+    RETURN QUERY
+    WITH reached AS MATERIALIZED (
+        SELECT s.scope, w.entity_id, w.hops, w.edge_id, w.confidence, w.truncated, x.subject_entity_id AS subject_id
+        FROM unnest(coalesce(p_scopes, '{agent_private,project_shared,org_shared,public}')) s(scope)
+        CROSS JOIN LATERAL walk_edges(
+            p_tenant, p_project, s.scope, p_seeds, p_depth, 'both', NULL, p_confidence, 0, p_trust, v_valid, p_known,
+            p_fans, p_cap) w
+        CROSS JOIN LATERAL (
+            SELECT x.subject_entity_id FROM entity_edges x
+            WHERE x.tenant_id = p_tenant AND x.edge_id = w.edge_id OFFSET 0) x
+    ), degrees AS MATERIALIZED (
+        SELECT d.scope, d.subject_id, o.out_degree
+        FROM (SELECT DISTINCT r.scope, r.subject_id FROM reached r) d
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS out_degree FROM (
+                SELECT FROM entity_edges x
+                WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = d.subject_id
+                  AND x.scope = d.scope AND x.created_at <= coalesce(p_known, 'infinity')
+                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                  AND x.valid_from <= v_valid AND (x.valid_until > v_valid OR x.closed_at > p_known)
+                LIMIT p_most) e) o
+    )
+    SELECT r.scope, r.entity_id, r.hops, r.edge_id, r.confidence, r.subject_id, d.out_degree, r.truncated
+    FROM reached r JOIN degrees d ON d.scope = r.scope AND d.subject_id = r.subject_id;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION find_neighbors(
+    p_tenant text, p_project text, p_entity uuid, p_name text, p_scope text, p_depth int, p_direction text,
+    p_labels json, p_prefixes text[], p_confidence double precision, p_trust double precision,
+    p_valid timestamptz, p_as_of timestamptz, p_pinned timestamptz, p_fans int[], p_cap int,
+    p_after_hops int, p_after uuid, p_limit int)
+RETURNS TABLE (
+    hops int, entity_id uuid, canonical text, kind text, suppression smallint, confidence double precision,
+    source_trust double precision, facts uuid[], relations text[], subjects uuid[], objects uuid[], held uuid[],
+    total bigint, truncated boolean, known_at timestamptz)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    -- Read after the snapshot was taken: whatever can be seen was created before.
+    v_clock timestamptz := clock_timestamp();
+    v_known timestamptz := coalesce(p_pinned, p_as_of);
+    v_valid timestamptz := coalesce(p_valid, p_as_of, p_pinned, v_clock);
+    v_roots uuid[];
+    v_relations uuid[];
+BEGIN
+    IF p_as_of IS NOT NULL THEN
+        PERFORM check_as_of(p_tenant, p_project, p_as_of);
+    END IF;
+    IF p_entity IS NOT NULL THEN
+        v_roots := ARRAY(
+            SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.entity_id = p_entity);
+    ELSE
+        v_roots := ARRAY(
+            SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.canonical_norm = p_name);
+        IF v_roots = '{}' THEN
+            v_roots := ARRAY(
+                SELECT DISTINCT a.entity_id FROM graph_entity_aliases a
+                WHERE a.tenant_id = p_tenant AND a.project_id = p_project AND a.alias_norm = p_name);
+        END IF;
+    END IF;
+    -- What is hidden, or was not known then, is not meant.
+    v_roots := ARRAY(
+        SELECT e.entity_id FROM unnest(v_roots) u(id)
+        CROSS JOIN LATERAL (
+            SELECT x.entity_id FROM graph_entities x
+            WHERE x.tenant_id = p_tenant AND x.entity_id = u.id AND (p_as_of IS NULL OR x.created_at <= p_as_of)
+            OFFSET 0) e);
+    IF p_labels IS NOT NULL OR p_prefixes IS NOT NULL THEN
+        v_relations := ARRAY(
+            SELECT r.predicate_id FROM resolve_predicates(p_tenant, p_project, p_labels) r
+            WHERE r.predicate_id IS NOT NULL
+            UNION
+            SELECT p.predicate_id FROM json_to_recordset(p_labels) AS n(norm text)
+            JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.canonical_norm = n.norm
+                AND p.scope_key IN (p_tenant || ':' || p_project, p_tenant || ':*', '__global__')
+            UNION
+            SELECT p.predicate_id FROM unnest(p_prefixes) n(prefix)
+            JOIN graph_predicates p ON p.tenant_id = p_tenant
+                AND p.canonical_norm >= n.prefix AND p.canonical_norm < n.prefix || U&'\+10FFFF'
+                AND p.scope_key IN (p_tenant || ':' || p_project, p_tenant || ':*', '__global__'));
+    END IF;
+    RETURN QUERY
+    WITH walked AS MATERIALIZED (
+        SELECT w.* FROM walk_edges(
+            p_tenant, p_project, p_scope, v_roots, p_depth, p_direction, v_relations, p_confidence, p_trust, 0, v_valid,
+            v_known, p_fans, p_cap) w
+        WHERE cardinality(v_roots) = 1
+    )
+    SELECT 0, e.entity_id, e.canonical, e.kind, e.suppression, NULL::double precision, NULL::double precision,
+           NULL::uuid[], NULL::text[], NULL::uuid[], NULL::uuid[], NULL::uuid[],
+           s.total, s.truncated, least(coalesce(p_pinned, p_as_of, v_clock), v_clock)
+    FROM (SELECT count(*) AS total, coalesce(bool_or(w.truncated), false) AS truncated FROM walked w) s
+    CROSS JOIN unnest(v_roots) u(id)
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_entities x WHERE x.tenant_id = p_tenant AND x.entity_id = u.id OFFSET 0) e
+    UNION ALL
+    SELECT n.hops, e.entity_id, e.canonical, e.kind, e.suppression, n.confidence,
+           p.trusts[n.hops], n.path, p.relations, p.subjects, p.objects, p.held, NULL, NULL, NULL
+    FROM (
+        SELECT w.* FROM walked w
+        WHERE p_after IS NULL OR (w.hops, w.entity_id) > (p_after_hops, p_after)
+        ORDER BY w.hops, w.entity_id LIMIT p_limit
+    ) n
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_entities x WHERE x.tenant_id = p_tenant AND x.entity_id = n.entity_id OFFSET 0) e
+    CROSS JOIN LATERAL (
+        SELECT array_agg(x.subject_entity_id ORDER BY f.place) AS subjects,
+               array_agg(x.object_entity_id ORDER BY f.place) AS objects,
+               array_agg(x.canonical ORDER BY f.place) AS relations,
+               array_agg(x.source_trust ORDER BY f.place) AS trusts,
+               array_agg(x.edge_id) FILTER (WHERE x.suppression > 0) AS held
+        FROM unnest(n.path) WITH ORDINALITY f(edge_id, place)
+        CROSS JOIN LATERAL (
+            SELECT x.*, r.canonical FROM entity_edges x
+            CROSS JOIN LATERAL (
+                SELECT r.canonical FROM graph_predicates r
+                WHERE r.tenant_id = p_tenant AND r.predicate_id = x.predicate_id OFFSET 0) r
+            WHERE x.tenant_id = p_tenant AND x.edge_id = f.edge_id OFFSET 0) x
+    ) p;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
+RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_names int;
+    v_predicates uuid[];
+    v_words uuid[];
+    v_renamed uuid[];
+    v_now timestamptz;
+    v_moved bigint;
+    v_folded bigint;
+BEGIN
+    -- Beside other merges, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    SELECT count(*) INTO v_names FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    IF p_from = p_into OR v_names < 2 THEN
+        RETURN QUERY
+        SELECT CASE WHEN p_from = p_into THEN 'same_entity' ELSE 'entity_not_found' END, 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    -- Those who write by these predicates finish first; then nobody can write about either entity.
+    v_predicates := ARRAY(
+        SELECT DISTINCT f.predicate_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
+    ORDER BY p.predicate_id FOR KEY SHARE;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.suppression > 0) THEN
+        RETURN QUERY SELECT 'entity_not_found', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
+        RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.predicate_id <> ALL (v_predicates)
+                 AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))) THEN
+        RAISE EXCEPTION 'a predicate came to it meanwhile' USING ERRCODE = '40001';
+    END IF;
+    -- The subjects of facts that point to either, so that their timelines hold still.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
+        SELECT f.subject_entity_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
+    ORDER BY e.entity_id FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
+        p_from, p_into, v_now);
+
+    v_words := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
+          AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
+
+    -- Of what is hidden no trace, not even in a number.
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    v_renamed := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from));
+    UPDATE graph_facts f
+    SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
+        object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
+        object_hash = CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END,
+        updated_at = v_now
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    -- Values in words that stood on two entities, or were lengthened, may contradict others now.
+    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
+    UPDATE entity_edges x
+    SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
+        object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
+    WHERE x.tenant_id = v_tenant AND x.project_id = v_project
+      AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
+    FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+
+    DELETE FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = p_from AND (
+        EXISTS (SELECT FROM graph_entity_aliases b
+                WHERE b.tenant_id = v_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm)
+        OR EXISTS (SELECT FROM graph_entities e
+                   WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND e.canonical_norm = a.alias_norm));
+    UPDATE graph_entity_aliases a SET entity_id = p_into WHERE a.tenant_id = v_tenant AND a.entity_id = p_from;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    SELECT v_tenant, make_id(), v_project, p_into, e.canonical, e.canonical_norm, v_now
+    FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = p_from
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    UPDATE graph_entities e SET merged_into = p_into, updated_at = v_now
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
+    UPDATE graph_entities e
+    SET kind = coalesce(e.kind, o.kind), object_canonical_id = coalesce(e.object_canonical_id, o.object_canonical_id),
+        -- It was known as early as either: who looks back finds what was said of the other.
+        created_at = least(e.created_at, o.created_at), updated_at = v_now
+    FROM graph_entities o
+    WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
+
+    -- They are found by the name that stays, and written up under it.
+    UPDATE graph_facts f
+    SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                           coalesce(o.canonical, f.object_value))
+    FROM graph_facts r
+    JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = r.subject_entity_id
+    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = r.predicate_id
+    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = r.object_entity_id
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_renamed) AND r.tenant_id = v_tenant AND r.fact_id = f.fact_id;
+    PERFORM queue_units(v_tenant, v_project, 'fact', v_renamed);
+    PERFORM drop_cards(v_tenant, ARRAY(
+        SELECT c.card_id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.entity_id IN (p_from, p_into)));
+
+    UPDATE graph_fact_mentions m SET entity_id = p_into
+    WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (
+        SELECT FROM graph_fact_mentions o
+        WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
+    DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression
+    FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.canonical_id, p_into, m.created_at, m.suppression
+    FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
+    IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
+        UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
+    END IF;
+    -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
+    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
+          AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
+
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved, 'facts_folded', v_folded));
+    RETURN QUERY SELECT NULL::text, v_moved, v_folded;
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
@@ -34,7 +433,8 @@ DECLARE
     v_mine text := format(
         'e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4) '
         'AND e.owner_kind = %L AND e.model_id = %s', p_kind, p_model);
-    v_found int;
+    v_units uuid[];
+    v_cosines double precision[];
 BEGIN
     -- How many of this kind there are; cards and objects are few.
     IF p_kind NOT IN ('card', 'object') THEN
@@ -75,16 +475,16 @@ BEGIN
         IF p_model = 1 AND p_dimensions = 384 AND p_kind = 'note' AND p_known IS NULL THEN
             -- As below, for the model that every installation has: planned once and not each time, which would take a
             -- fifth of the time.
-            RETURN QUERY
             WITH near AS MATERIALIZED (
                 SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
                 WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.view = 'self'
                   AND (p_scope IS NULL OR e.scope = p_scope) AND e.owner_kind = 'note' AND e.model_id = 1
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
-            SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id;
+            SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
+                   array_agg(-n.distance ORDER BY n.distance, n.owner_id)
+            INTO v_units, v_cosines FROM near n;
         ELSIF p_model = 1 AND p_dimensions = 384 AND p_kind = 'fact' THEN
-            RETURN QUERY
             WITH near AS MATERIALIZED (
                 SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
                 CROSS JOIN LATERAL (
@@ -101,21 +501,25 @@ BEGIN
                   AND h.sure >= p_confidence AND h.sure > 0 AND h.sure * h.source_trust >= p_trust
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
-            SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id;
+            SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
+                   array_agg(-n.distance ORDER BY n.distance, n.owner_id)
+            INTO v_units, v_cosines FROM near n;
         ELSE
-            RETURN QUERY EXECUTE format(
+            EXECUTE format(
                 'WITH near AS MATERIALIZED ('
                 '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e %2$s'
                 '    WHERE %3$s%4$s ORDER BY e.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) LIMIT $5)'
-                'SELECT n.owner_id, -n.distance FROM near n ORDER BY n.distance, n.owner_id',
+                'SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),'
+                '       array_agg(-n.distance ORDER BY n.distance, n.owner_id) FROM near n',
                 p_dimensions, v_holds, v_mine, v_enough)
+            INTO v_units, v_cosines
             USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
         END IF;
-        GET DIAGNOSTICS v_found = ROW_COUNT;
-        IF v_found > 0 THEN
+        IF cardinality(v_units) = p_limit THEN
+            RETURN QUERY SELECT u.unit, u.cosine FROM unnest(v_units, v_cosines) u(unit, cosine);
             RETURN;
         END IF;
-        -- Nothing of what the caller may read was met: then it is little, and is looked through.
+        -- So little of what was met may be read that the rest is far away: then all is looked through.
     END IF;
     PERFORM set_config('enable_sort', 'on', true);
     IF v_holds = '' THEN
@@ -182,16 +586,16 @@ BEGIN
                 ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
         END IF;
         IF p_depth > 0 THEN
-            -- What the best of them speak of, as far as they hold themselves.
+            -- Whom the best of them are about, as far as they hold themselves; whom they lead to is a hop away.
             v_seeds := ARRAY(
                 SELECT x.entity_id FROM (
                     SELECT u.entity_id, min(u.place) AS place FROM (
-                        SELECT e.entity_id, h.place
+                        SELECT f.subject_entity_id AS entity_id, h.place
                         FROM (SELECT l.id, l.place FROM unnest(v_lexical[1:10]) WITH ORDINALITY l(id, place)
                               UNION ALL
                               SELECT l.id, l.place FROM unnest(p_near[1:10]) WITH ORDINALITY l(id, place)) h
                         CROSS JOIN LATERAL (
-                            SELECT f.subject_entity_id, f.object_entity_id, f.source_trust,
+                            SELECT f.subject_entity_id, f.source_trust,
                                    fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant,
                                                    p_known) AS sure
                             FROM graph_facts f
@@ -199,7 +603,6 @@ BEGIN
                               AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at,
                                               f.retracted_at, p_tenant, v_valid, p_known)
                             OFFSET 0) f
-                        CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) e(entity_id)
                         WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
                         UNION ALL
                         SELECT m.entity_id, l.place
@@ -214,7 +617,7 @@ BEGIN
                         CROSS JOIN LATERAL (
                             SELECT c.entity_id FROM memory_cards c
                             WHERE c.tenant_id = p_tenant AND c.card_id = l.id OFFSET 0) c
-                    ) u WHERE u.entity_id IS NOT NULL GROUP BY u.entity_id
+                    ) u GROUP BY u.entity_id
                 ) x ORDER BY x.place, x.entity_id LIMIT 20);
         END IF;
         IF cardinality(v_seeds) > 0 THEN
@@ -222,28 +625,13 @@ BEGIN
                    array_agg(g.hops ORDER BY g.fact_id)
             INTO v_walked, v_graph, v_hops
             FROM (
-                WITH walk AS MATERIALIZED (
-                    -- Over edges that are trusted enough, and on from what was reached over such.
-                    SELECT w.scope, w.entity_id, w.hops, w.confidence, w.out_degree, x.origin_id
-                    FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, p_trust, v_valid,
-                                      p_known, ARRAY[20, 10], 100, 1000) w
-                    CROSS JOIN LATERAL (
-                        SELECT CASE WHEN x.subject_entity_id = w.entity_id THEN x.object_entity_id
-                               ELSE x.subject_entity_id END AS origin_id
-                        FROM entity_edges x
-                        WHERE x.tenant_id = p_tenant AND x.edge_id = w.edge_id
-                          AND w.confidence * x.source_trust >= p_trust
-                        OFFSET 0) x
-                )
                 SELECT u.* FROM (
                     SELECT DISTINCT ON (f.fact_id) f.fact_id, r.score, r.hops
                     FROM (
                         SELECT w.entity_id, w.hops,
                                (1.0 / (1 + w.hops)) * w.confidence / ln(1 + greatest(w.out_degree, 1)) AS score
-                        FROM walk w
-                        WHERE w.hops = 1 OR EXISTS (
-                            SELECT FROM walk v
-                            WHERE v.scope = w.scope AND v.entity_id = w.origin_id AND v.hops = w.hops - 1)
+                        FROM expand_seeds(p_tenant, p_project, v_scopes, v_seeds, p_depth, p_confidence, p_trust,
+                                          v_valid, p_known, ARRAY[20, 10], 100, 1000) w
                         UNION ALL
                         -- Where the walk starts: no edge was taken yet.
                         SELECT s.id, 0, 1 / ln(1 + greatest(d.degree, 1))
@@ -287,7 +675,7 @@ BEGIN
     ), stood AS MATERIALIZED (
         SELECT f.*, c.graph, c.hops FROM chosen c
         CROSS JOIN LATERAL (
-            SELECT f.fact_id, f.source_trust, f.created_at, f.access_count, f.terms_length,
+            SELECT f.fact_id, f.garden_id, f.source_trust, f.created_at, f.access_count, f.terms_length,
                    ts_filter(setweight(f.terms, 'A', p_terms), '{a}') AS terms,
                    fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant, p_known) AS sure
             FROM graph_facts f
@@ -304,7 +692,11 @@ BEGIN
            extract(epoch FROM s.created_at), s.access_count, k.disputed, NOT k.worse,
            CASE WHEN EXISTS (SELECT FROM fact_derivations d
                              WHERE d.tenant_id = p_tenant AND d.fact_id = s.fact_id AND d.kind = 'derived')
-                THEN derivation_depth(p_tenant, s.fact_id, 5) ELSE 0 END) ORDER BY s.fact_id), '[]')::text
+                THEN derivation_depth(p_tenant, s.fact_id, 5) ELSE 0 END,
+           s.garden_id IS NOT NULL AND EXISTS (
+               SELECT FROM gardens g
+               WHERE g.tenant_id = p_tenant AND g.garden_id = s.garden_id AND g.slug = 'quarantine')
+           ) ORDER BY s.fact_id), '[]')::text
     FROM stood s
     LEFT JOIN (
         SELECT x.fact_id,
@@ -414,7 +806,7 @@ BEGIN
                       AND (p_known IS NULL OR x.created_at <= p_known) AND (p_scope IS NULL OR x.scope = p_scope)
                     ORDER BY x.position, x.note_id LIMIT p_reach) x
             ) u
-            -- Meaning reaches two steps far (see threads.py). Asked inside: vectors are dear to read, and must not be read
+            -- Meaning reaches two steps far (see threads.py). Asked inside: vectors are dear, and must not be read
             -- before it turns out that nobody needs them.
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
@@ -487,10 +879,505 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION walk_edges(
+    p_tenant text, p_project text, p_scope text, p_seeds uuid[], p_depth int, p_direction text, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
+    p_known timestamptz, p_fans int[], p_cap int)
+RETURNS TABLE (
+    entity_id uuid, hops int, edge_id uuid, confidence double precision, path uuid[], truncated boolean)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_out boolean := p_direction <> 'in';
+    v_in boolean := p_direction <> 'out';
+    v_front uuid[] := p_seeds;
+    v_offset int := 0;
+    v_room int;
+    v_new uuid[];
+    v_new_parents int[];
+    v_new_edges uuid[];
+    v_new_confidences double precision[];
+    v_hubs boolean;
+    v_found uuid[] := '{}';
+    v_hops int[] := '{}';
+    v_parents int[] := '{}';
+    v_edges uuid[] := '{}';
+    v_confidences double precision[] := '{}';
+    v_truncated boolean := false;
+BEGIN
+    FOR v_level IN 1 .. p_depth LOOP
+        v_room := p_cap - cardinality(v_found);
+        IF v_room = 0 THEN
+            v_truncated := true;
+            EXIT;
+        END IF;
+        -- One edge more than may be followed is asked for, and stands for all that are left out: it leads nowhere.
+        -- Joins other than the lookups of edges go by hash: those by nested loops would grow with the square.
+        IF p_known IS NULL THEN
+            SELECT array_agg(n.entity_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.parent) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.edge_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.confidence) FILTER (WHERE n.entity_id IS NOT NULL),
+                   bool_or(n.entity_id IS NULL)
+            INTO v_new, v_new_parents, v_new_edges, v_new_confidences, v_hubs
+            FROM (
+                SELECT d.entity_id, d.parent, d.edge_id, d.confidence FROM (
+                    SELECT DISTINCT ON (1) CASE WHEN x.pick <= p_fans[v_level] THEN x.entity_id END AS entity_id,
+                           v_offset + f.place::int AS parent, x.edge_id, x.confidence
+                    FROM unnest(v_front) WITH ORDINALITY f(entity_id, place)
+                    CROSS JOIN LATERAL edges_now(
+                        p_tenant, p_project, p_scope, f.entity_id, v_out, v_in, p_relations, p_confidence, p_trust,
+                        p_effective, p_valid, p_fans[v_level] + 1) x
+                    ORDER BY 1, x.confidence DESC, f.entity_id, x.edge_id DESC
+                ) d
+                WHERE NOT EXISTS (SELECT FROM unnest(p_seeds || v_found) s(entity_id) WHERE s.entity_id = d.entity_id)
+                ORDER BY d.entity_id IS NOT NULL, d.confidence DESC, d.entity_id LIMIT v_room + 2
+            ) n;
+        ELSE
+            SELECT array_agg(n.entity_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.parent) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.edge_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.confidence) FILTER (WHERE n.entity_id IS NOT NULL),
+                   bool_or(n.entity_id IS NULL)
+            INTO v_new, v_new_parents, v_new_edges, v_new_confidences, v_hubs
+            FROM (
+                SELECT d.entity_id, d.parent, d.edge_id, d.confidence FROM (
+                    SELECT DISTINCT ON (1) CASE WHEN x.pick <= p_fans[v_level] THEN x.entity_id END AS entity_id,
+                           v_offset + f.place::int AS parent, x.edge_id, x.confidence
+                    FROM unnest(v_front) WITH ORDINALITY f(entity_id, place)
+                    CROSS JOIN LATERAL edges_then(
+                        p_tenant, p_project, p_scope, f.entity_id, v_out, v_in, p_relations, p_confidence, p_trust,
+                        p_effective, p_valid, p_known, p_fans[v_level] + 1) x
+                    ORDER BY 1, x.confidence DESC, f.entity_id, x.edge_id DESC
+                ) d
+                WHERE NOT EXISTS (SELECT FROM unnest(p_seeds || v_found) s(entity_id) WHERE s.entity_id = d.entity_id)
+                ORDER BY d.entity_id IS NOT NULL, d.confidence DESC, d.entity_id LIMIT v_room + 2
+            ) n;
+        END IF;
+        v_truncated := v_truncated OR coalesce(v_hubs, false) OR coalesce(cardinality(v_new), 0) > v_room;
+        EXIT WHEN v_new IS NULL;
+        v_front := v_new[:v_room];
+        v_offset := cardinality(v_found);
+        v_found := v_found || v_front;
+        v_hops := v_hops || array_fill(v_level, ARRAY[cardinality(v_front)]);
+        v_parents := v_parents || v_new_parents[:v_room];
+        v_edges := v_edges || v_new_edges[:v_room];
+        v_confidences := v_confidences || v_new_confidences[:v_room];
+    END LOOP;
+    RETURN QUERY
+    SELECT u.entity_id, u.hops, u.edge_id, u.confidence,
+           CASE u.hops WHEN 1 THEN ARRAY[u.edge_id]
+                       WHEN 2 THEN ARRAY[v_edges[u.parent], u.edge_id]
+                       ELSE ARRAY[v_edges[v_parents[u.parent]], v_edges[u.parent], u.edge_id] END,
+           v_truncated
+    FROM unnest(v_found, v_hops, v_edges, v_confidences, v_parents) u(entity_id, hops, edge_id, confidence, parent);
+END
+$$;
+""",
 )
 
 # As they were.
 OLD_FUNCTIONS: tuple[str, ...] = (
+    """
+CREATE OR REPLACE FUNCTION edges_now(
+    p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_valid timestamptz, p_limit bigint)
+RETURNS TABLE (entity_id uuid, edge_id uuid, confidence double precision, pick bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT k.entity_id, k.edge_id, k.confidence, row_number() OVER (ORDER BY k.confidence DESC, k.edge_id DESC)
+    FROM (
+        SELECT u.entity_id, u.edge_id, u.confidence
+        FROM (
+            (SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence FROM entity_edges x
+             WHERE p_out AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = p_entity
+               AND x.scope = p_scope AND x.confidence >= p_confidence AND x.source_trust >= p_trust
+               AND x.retracted_at IS NULL AND x.valid_from <= p_valid AND x.valid_until > p_valid
+               AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.object_entity_id <> p_entity
+             ORDER BY x.confidence DESC, x.edge_id DESC LIMIT p_limit)
+            UNION ALL
+            (SELECT x.subject_entity_id, x.edge_id, x.confidence FROM entity_edges x
+             WHERE p_in AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = p_entity
+               AND x.scope = p_scope AND x.confidence >= p_confidence AND x.source_trust >= p_trust
+               AND x.retracted_at IS NULL AND x.valid_from <= p_valid AND x.valid_until > p_valid
+               AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.subject_entity_id <> p_entity
+             ORDER BY x.confidence DESC, x.edge_id DESC LIMIT p_limit)
+        ) u
+        ORDER BY u.confidence DESC, u.edge_id DESC LIMIT p_limit
+    ) k
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION edges_then(
+    p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_valid timestamptz, p_known timestamptz, p_limit bigint)
+RETURNS TABLE (entity_id uuid, edge_id uuid, confidence double precision, pick bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT k.entity_id, k.edge_id, k.confidence, row_number() OVER (ORDER BY k.confidence DESC, k.edge_id DESC)
+    FROM (
+        SELECT t.entity_id, t.edge_id, t.confidence
+        FROM (
+            SELECT u.entity_id, u.edge_id,
+                   coalesce(
+                       CASE WHEN u.weighed_at > p_known THEN (
+                           SELECT w.previous_confidence FROM fact_confidences w
+                           WHERE w.tenant_id = p_tenant AND w.fact_id = u.edge_id AND w.recorded_at > p_known
+                           ORDER BY w.recorded_at LIMIT 1) END,
+                       CASE WHEN u.retracted_at > p_known THEN (
+                           SELECT r.confidence_before FROM fact_retractions r
+                           WHERE r.tenant_id = p_tenant AND r.fact_id = u.edge_id
+                           ORDER BY r.retracted_at LIMIT 1) END,
+                       u.confidence) AS confidence,
+                   CASE WHEN u.closed_at > p_known THEN (
+                       SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c
+                       WHERE c.tenant_id = p_tenant AND c.fact_id = u.edge_id AND c.recorded_at > p_known
+                       ORDER BY c.recorded_at LIMIT 1) ELSE u.valid_until END AS ends
+            FROM (
+                SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.valid_until, x.closed_at,
+                       x.retracted_at, x.weighed_at
+                FROM entity_edges x
+                WHERE p_out AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = p_entity
+                  AND x.scope = p_scope AND x.source_trust >= p_trust AND x.created_at <= p_known
+                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                  AND x.valid_from <= p_valid AND (x.valid_until > p_valid OR x.closed_at > p_known)
+                  AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.object_entity_id <> p_entity
+                UNION ALL
+                SELECT x.subject_entity_id, x.edge_id, x.confidence, x.valid_until, x.closed_at,
+                       x.retracted_at, x.weighed_at
+                FROM entity_edges x
+                WHERE p_in AND x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = p_entity
+                  AND x.scope = p_scope AND x.source_trust >= p_trust AND x.created_at <= p_known
+                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                  AND x.valid_from <= p_valid AND (x.valid_until > p_valid OR x.closed_at > p_known)
+                  AND (p_relations IS NULL OR x.predicate_id = ANY (p_relations)) AND x.subject_entity_id <> p_entity
+            ) u OFFSET 0
+        ) t
+        WHERE t.confidence >= p_confidence AND t.ends > p_valid
+        ORDER BY t.confidence DESC, t.edge_id DESC LIMIT p_limit
+    ) k
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION expand_seeds(
+    p_tenant text, p_project text, p_scopes text[], p_seeds uuid[], p_depth int, p_confidence double precision,
+    p_trust double precision, p_valid timestamptz, p_known timestamptz, p_fans int[], p_cap int, p_most int)
+RETURNS TABLE (
+    scope text, entity_id uuid, hops int, edge_id uuid, confidence double precision, subject_id uuid, out_degree bigint,
+    truncated boolean)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+BEGIN
+    RETURN QUERY
+    WITH reached AS MATERIALIZED (
+        SELECT s.scope, w.entity_id, w.hops, w.edge_id, w.confidence, w.truncated, x.subject_entity_id AS subject_id
+        FROM unnest(coalesce(p_scopes, '{agent_private,project_shared,org_shared,public}')) s(scope)
+        CROSS JOIN LATERAL walk_edges(
+            p_tenant, p_project, s.scope, p_seeds, p_depth, 'both', NULL, p_confidence, p_trust, v_valid, p_known,
+            p_fans, p_cap) w
+        CROSS JOIN LATERAL (
+            SELECT x.subject_entity_id FROM entity_edges x
+            WHERE x.tenant_id = p_tenant AND x.edge_id = w.edge_id OFFSET 0) x
+    ), degrees AS MATERIALIZED (
+        SELECT d.scope, d.subject_id, o.out_degree
+        FROM (SELECT DISTINCT r.scope, r.subject_id FROM reached r) d
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS out_degree FROM (
+                SELECT FROM entity_edges x
+                WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = d.subject_id
+                  AND x.scope = d.scope AND x.created_at <= coalesce(p_known, 'infinity')
+                  AND (x.retracted_at IS NULL OR x.retracted_at > p_known)
+                  AND x.valid_from <= v_valid AND (x.valid_until > v_valid OR x.closed_at > p_known)
+                LIMIT p_most) e) o
+    )
+    SELECT r.scope, r.entity_id, r.hops, r.edge_id, r.confidence, r.subject_id, d.out_degree, r.truncated
+    FROM reached r JOIN degrees d ON d.scope = r.scope AND d.subject_id = r.subject_id;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION find_neighbors(
+    p_tenant text, p_project text, p_entity uuid, p_name text, p_scope text, p_depth int, p_direction text,
+    p_labels json, p_prefixes text[], p_confidence double precision, p_trust double precision,
+    p_valid timestamptz, p_as_of timestamptz, p_pinned timestamptz, p_fans int[], p_cap int,
+    p_after_hops int, p_after uuid, p_limit int)
+RETURNS TABLE (
+    hops int, entity_id uuid, canonical text, kind text, suppression smallint, confidence double precision,
+    source_trust double precision, facts uuid[], relations text[], subjects uuid[], objects uuid[], held uuid[],
+    total bigint, truncated boolean, known_at timestamptz)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    -- Read after the snapshot was taken: whatever can be seen was created before.
+    v_clock timestamptz := clock_timestamp();
+    v_known timestamptz := coalesce(p_pinned, p_as_of);
+    v_valid timestamptz := coalesce(p_valid, p_as_of, p_pinned, v_clock);
+    v_roots uuid[];
+    v_relations uuid[];
+BEGIN
+    IF p_as_of IS NOT NULL THEN
+        PERFORM check_as_of(p_tenant, p_project, p_as_of);
+    END IF;
+    IF p_entity IS NOT NULL THEN
+        v_roots := ARRAY(
+            SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.entity_id = p_entity);
+    ELSE
+        v_roots := ARRAY(
+            SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.canonical_norm = p_name);
+        IF v_roots = '{}' THEN
+            v_roots := ARRAY(
+                SELECT DISTINCT a.entity_id FROM graph_entity_aliases a
+                WHERE a.tenant_id = p_tenant AND a.project_id = p_project AND a.alias_norm = p_name);
+        END IF;
+    END IF;
+    -- What is hidden, or was not known then, is not meant.
+    v_roots := ARRAY(
+        SELECT e.entity_id FROM unnest(v_roots) u(id)
+        CROSS JOIN LATERAL (
+            SELECT x.entity_id FROM graph_entities x
+            WHERE x.tenant_id = p_tenant AND x.entity_id = u.id AND (p_as_of IS NULL OR x.created_at <= p_as_of)
+            OFFSET 0) e);
+    IF p_labels IS NOT NULL OR p_prefixes IS NOT NULL THEN
+        v_relations := ARRAY(
+            SELECT r.predicate_id FROM resolve_predicates(p_tenant, p_project, p_labels) r
+            WHERE r.predicate_id IS NOT NULL
+            UNION
+            SELECT p.predicate_id FROM json_to_recordset(p_labels) AS n(norm text)
+            JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.canonical_norm = n.norm
+                AND p.scope_key IN (p_tenant || ':' || p_project, p_tenant || ':*', '__global__')
+            UNION
+            SELECT p.predicate_id FROM unnest(p_prefixes) n(prefix)
+            JOIN graph_predicates p ON p.tenant_id = p_tenant
+                AND p.canonical_norm >= n.prefix AND p.canonical_norm < n.prefix || U&'\+10FFFF'
+                AND p.scope_key IN (p_tenant || ':' || p_project, p_tenant || ':*', '__global__'));
+    END IF;
+    RETURN QUERY
+    WITH walked AS MATERIALIZED (
+        SELECT w.* FROM walk_edges(
+            p_tenant, p_project, p_scope, v_roots, p_depth, p_direction, v_relations, p_confidence, p_trust, v_valid,
+            v_known, p_fans, p_cap) w
+        WHERE cardinality(v_roots) = 1
+    )
+    SELECT 0, e.entity_id, e.canonical, e.kind, e.suppression, NULL::double precision, NULL::double precision,
+           NULL::uuid[], NULL::text[], NULL::uuid[], NULL::uuid[], NULL::uuid[],
+           s.total, s.truncated, least(coalesce(p_pinned, p_as_of, v_clock), v_clock)
+    FROM (SELECT count(*) AS total, coalesce(bool_or(w.truncated), false) AS truncated FROM walked w) s
+    CROSS JOIN unnest(v_roots) u(id)
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_entities x WHERE x.tenant_id = p_tenant AND x.entity_id = u.id OFFSET 0) e
+    UNION ALL
+    SELECT n.hops, e.entity_id, e.canonical, e.kind, e.suppression, n.confidence,
+           p.trusts[n.hops], n.path, p.relations, p.subjects, p.objects, p.held, NULL, NULL, NULL
+    FROM (
+        SELECT w.* FROM walked w
+        WHERE p_after IS NULL OR (w.hops, w.entity_id) > (p_after_hops, p_after)
+        ORDER BY w.hops, w.entity_id LIMIT p_limit
+    ) n
+    CROSS JOIN LATERAL (
+        SELECT x.* FROM graph_entities x WHERE x.tenant_id = p_tenant AND x.entity_id = n.entity_id OFFSET 0) e
+    CROSS JOIN LATERAL (
+        SELECT array_agg(x.subject_entity_id ORDER BY f.place) AS subjects,
+               array_agg(x.object_entity_id ORDER BY f.place) AS objects,
+               array_agg(x.canonical ORDER BY f.place) AS relations,
+               array_agg(x.source_trust ORDER BY f.place) AS trusts,
+               array_agg(x.edge_id) FILTER (WHERE x.suppression > 0) AS held
+        FROM unnest(n.path) WITH ORDINALITY f(edge_id, place)
+        CROSS JOIN LATERAL (
+            SELECT x.*, r.canonical FROM entity_edges x
+            CROSS JOIN LATERAL (
+                SELECT r.canonical FROM graph_predicates r
+                WHERE r.tenant_id = p_tenant AND r.predicate_id = x.predicate_id OFFSET 0) r
+            WHERE x.tenant_id = p_tenant AND x.edge_id = f.edge_id OFFSET 0) x
+    ) p;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
+RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := coalesce(current_setting('app.agent_id', true), '');
+    v_names int;
+    v_predicates uuid[];
+    v_words uuid[];
+    v_renamed uuid[];
+    v_now timestamptz;
+    v_moved bigint;
+    v_folded bigint;
+BEGIN
+    -- Beside other merges, but never beside a tombstone.
+    PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
+    SELECT count(*) INTO v_names FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    IF p_from = p_into OR v_names < 2 THEN
+        RETURN QUERY
+        SELECT CASE WHEN p_from = p_into THEN 'same_entity' ELSE 'entity_not_found' END, 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    -- Those who write by these predicates finish first; then nobody can write about either entity.
+    v_predicates := ARRAY(
+        SELECT DISTINCT f.predicate_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into)));
+    PERFORM FROM graph_predicates p
+    WHERE p.tenant_id = v_tenant AND p.predicate_id = ANY (v_predicates)
+    ORDER BY p.predicate_id FOR KEY SHARE;
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) ORDER BY e.entity_id FOR UPDATE;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.suppression > 0) THEN
+        RETURN QUERY SELECT 'entity_not_found', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_entities e
+               WHERE e.tenant_id = v_tenant AND e.entity_id IN (p_from, p_into) AND e.merged_into IS NOT NULL) THEN
+        RETURN QUERY SELECT 'entity_merged', 0::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM graph_facts f
+               WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.predicate_id <> ALL (v_predicates)
+                 AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))) THEN
+        RAISE EXCEPTION 'a predicate came to it meanwhile' USING ERRCODE = '40001';
+    END IF;
+    -- The subjects of facts that point to either, so that their timelines hold still.
+    PERFORM FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.entity_id IN (
+        SELECT f.subject_entity_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
+    ORDER BY e.entity_id FOR NO KEY UPDATE;
+    v_now := clock_timestamp();
+    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
+        p_from, p_into, v_now);
+
+    v_words := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_value IS NOT NULL
+          AND f.retracted_at IS NULL AND f.suppression = 0
+          AND (f.subject_entity_id = p_from OR (f.subject_entity_id = p_into AND f.closed_at = v_now)));
+
+    -- Of what is hidden no trace, not even in a number.
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    v_renamed := ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+          AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from));
+    UPDATE graph_facts f
+    SET subject_entity_id = CASE f.subject_entity_id WHEN p_from THEN p_into ELSE f.subject_entity_id END,
+        object_entity_id = CASE f.object_entity_id WHEN p_from THEN p_into ELSE f.object_entity_id END,
+        object_hash = CASE f.object_entity_id WHEN p_from THEN sha256(uuid_send(p_into)) ELSE f.object_hash END,
+        updated_at = v_now
+    WHERE f.tenant_id = v_tenant AND f.project_id = v_project
+      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    -- Values in words that stood on two entities, or were lengthened, may contradict others now.
+    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
+    UPDATE entity_edges x
+    SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
+        object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
+    WHERE x.tenant_id = v_tenant AND x.project_id = v_project
+      AND (x.subject_entity_id = p_from OR x.object_entity_id = p_from);
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
+    FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM note_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+
+    DELETE FROM graph_entity_aliases a
+    WHERE a.tenant_id = v_tenant AND a.entity_id = p_from AND (
+        EXISTS (SELECT FROM graph_entity_aliases b
+                WHERE b.tenant_id = v_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm)
+        OR EXISTS (SELECT FROM graph_entities e
+                   WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND e.canonical_norm = a.alias_norm));
+    UPDATE graph_entity_aliases a SET entity_id = p_into WHERE a.tenant_id = v_tenant AND a.entity_id = p_from;
+    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
+    SELECT v_tenant, make_id(), v_project, p_into, e.canonical, e.canonical_norm, v_now
+    FROM graph_entities e WHERE e.tenant_id = v_tenant AND e.entity_id = p_from
+    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    UPDATE graph_entities e SET merged_into = p_into, updated_at = v_now
+    WHERE e.tenant_id = v_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
+    UPDATE graph_entities e
+    SET kind = coalesce(e.kind, o.kind), object_canonical_id = coalesce(e.object_canonical_id, o.object_canonical_id),
+        updated_at = v_now
+    FROM graph_entities o
+    WHERE e.tenant_id = v_tenant AND e.entity_id = p_into AND o.tenant_id = v_tenant AND o.entity_id = p_from;
+
+    -- They are found by the name that stays, and written up under it.
+    UPDATE graph_facts f
+    SET terms = fact_terms(project_language(v_tenant, v_project), s.canonical, p.canonical,
+                           coalesce(o.canonical, f.object_value))
+    FROM graph_facts r
+    JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = r.subject_entity_id
+    JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = r.predicate_id
+    LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = r.object_entity_id
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_renamed) AND r.tenant_id = v_tenant AND r.fact_id = f.fact_id;
+    PERFORM queue_units(v_tenant, v_project, 'fact', v_renamed);
+    PERFORM drop_cards(v_tenant, ARRAY(
+        SELECT c.card_id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.entity_id IN (p_from, p_into)));
+
+    UPDATE graph_fact_mentions m SET entity_id = p_into
+    WHERE m.tenant_id = v_tenant AND m.entity_id = p_from AND NOT EXISTS (
+        SELECT FROM graph_fact_mentions o
+        WHERE o.tenant_id = v_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
+    DELETE FROM graph_fact_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression
+    FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM document_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at, suppression)
+    SELECT m.tenant_id, m.project_id, m.canonical_id, p_into, m.created_at, m.suppression
+    FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from
+    ON CONFLICT DO NOTHING;
+    DELETE FROM object_entity_mentions m WHERE m.tenant_id = v_tenant AND m.entity_id = p_from;
+    -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
+    IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
+        UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
+        PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
+    END IF;
+    -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
+    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
+          AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
+
+    PERFORM record_event('admin_action', p_key, jsonb_build_object(
+        'action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved, 'facts_folded', v_folded));
+    RETURN QUERY SELECT NULL::text, v_moved, v_folded;
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
@@ -927,14 +1814,159 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION walk_edges(
+    p_tenant text, p_project text, p_scope text, p_seeds uuid[], p_depth int, p_direction text, p_relations uuid[],
+    p_confidence double precision, p_trust double precision, p_valid timestamptz, p_known timestamptz, p_fans int[],
+    p_cap int)
+RETURNS TABLE (
+    entity_id uuid, hops int, edge_id uuid, confidence double precision, path uuid[], truncated boolean)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_out boolean := p_direction <> 'in';
+    v_in boolean := p_direction <> 'out';
+    v_front uuid[] := p_seeds;
+    v_offset int := 0;
+    v_room int;
+    v_new uuid[];
+    v_new_parents int[];
+    v_new_edges uuid[];
+    v_new_confidences double precision[];
+    v_hubs boolean;
+    v_found uuid[] := '{}';
+    v_hops int[] := '{}';
+    v_parents int[] := '{}';
+    v_edges uuid[] := '{}';
+    v_confidences double precision[] := '{}';
+    v_truncated boolean := false;
+BEGIN
+    FOR v_level IN 1 .. p_depth LOOP
+        v_room := p_cap - cardinality(v_found);
+        IF v_room = 0 THEN
+            v_truncated := true;
+            EXIT;
+        END IF;
+        -- One edge more than may be followed is asked for, and stands for all that are left out: it leads nowhere.
+        -- Joins other than the lookups of edges go by hash: those by nested loops would grow with the square.
+        IF p_known IS NULL THEN
+            SELECT array_agg(n.entity_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.parent) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.edge_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.confidence) FILTER (WHERE n.entity_id IS NOT NULL),
+                   bool_or(n.entity_id IS NULL)
+            INTO v_new, v_new_parents, v_new_edges, v_new_confidences, v_hubs
+            FROM (
+                SELECT d.entity_id, d.parent, d.edge_id, d.confidence FROM (
+                    SELECT DISTINCT ON (1) CASE WHEN x.pick <= p_fans[v_level] THEN x.entity_id END AS entity_id,
+                           v_offset + f.place::int AS parent, x.edge_id, x.confidence
+                    FROM unnest(v_front) WITH ORDINALITY f(entity_id, place)
+                    CROSS JOIN LATERAL edges_now(
+                        p_tenant, p_project, p_scope, f.entity_id, v_out, v_in, p_relations, p_confidence, p_trust,
+                        p_valid, p_fans[v_level] + 1) x
+                    ORDER BY 1, x.confidence DESC, f.entity_id, x.edge_id DESC
+                ) d
+                WHERE NOT EXISTS (SELECT FROM unnest(p_seeds || v_found) s(entity_id) WHERE s.entity_id = d.entity_id)
+                ORDER BY d.entity_id IS NOT NULL, d.confidence DESC, d.entity_id LIMIT v_room + 2
+            ) n;
+        ELSE
+            SELECT array_agg(n.entity_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.parent) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.edge_id) FILTER (WHERE n.entity_id IS NOT NULL),
+                   array_agg(n.confidence) FILTER (WHERE n.entity_id IS NOT NULL),
+                   bool_or(n.entity_id IS NULL)
+            INTO v_new, v_new_parents, v_new_edges, v_new_confidences, v_hubs
+            FROM (
+                SELECT d.entity_id, d.parent, d.edge_id, d.confidence FROM (
+                    SELECT DISTINCT ON (1) CASE WHEN x.pick <= p_fans[v_level] THEN x.entity_id END AS entity_id,
+                           v_offset + f.place::int AS parent, x.edge_id, x.confidence
+                    FROM unnest(v_front) WITH ORDINALITY f(entity_id, place)
+                    CROSS JOIN LATERAL edges_then(
+                        p_tenant, p_project, p_scope, f.entity_id, v_out, v_in, p_relations, p_confidence, p_trust,
+                        p_valid, p_known, p_fans[v_level] + 1) x
+                    ORDER BY 1, x.confidence DESC, f.entity_id, x.edge_id DESC
+                ) d
+                WHERE NOT EXISTS (SELECT FROM unnest(p_seeds || v_found) s(entity_id) WHERE s.entity_id = d.entity_id)
+                ORDER BY d.entity_id IS NOT NULL, d.confidence DESC, d.entity_id LIMIT v_room + 2
+            ) n;
+        END IF;
+        v_truncated := v_truncated OR coalesce(v_hubs, false) OR coalesce(cardinality(v_new), 0) > v_room;
+        EXIT WHEN v_new IS NULL;
+        v_front := v_new[:v_room];
+        v_offset := cardinality(v_found);
+        v_found := v_found || v_front;
+        v_hops := v_hops || array_fill(v_level, ARRAY[cardinality(v_front)]);
+        v_parents := v_parents || v_new_parents[:v_room];
+        v_edges := v_edges || v_new_edges[:v_room];
+        v_confidences := v_confidences || v_new_confidences[:v_room];
+    END LOOP;
+    RETURN QUERY
+    SELECT u.entity_id, u.hops, u.edge_id, u.confidence,
+           CASE u.hops WHEN 1 THEN ARRAY[u.edge_id]
+                       WHEN 2 THEN ARRAY[v_edges[u.parent], u.edge_id]
+                       ELSE ARRAY[v_edges[v_parents[u.parent]], v_edges[u.parent], u.edge_id] END,
+           v_truncated
+    FROM unnest(v_found, v_hops, v_edges, v_confidences, v_parents) u(entity_id, hops, edge_id, confidence, parent);
+END
+$$;
+""",
+)
+
+# Functions with other arguments than before: made anew instead of replaced.
+RETYPED: tuple[tuple[str, str], ...] = (
+    (
+        (
+            "edges_now(text, text, text, uuid, boolean, boolean, uuid[], double precision, double precision, "
+            "timestamptz, bigint)"
+        ),
+        (
+            "edges_now(text, text, text, uuid, boolean, boolean, uuid[], double precision, double precision, "
+            "double precision, timestamptz, bigint)"
+        ),
+    ),
+    (
+        (
+            "edges_then(text, text, text, uuid, boolean, boolean, uuid[], double precision, double precision, "
+            "timestamptz, timestamptz, bigint)"
+        ),
+        (
+            "edges_then(text, text, text, uuid, boolean, boolean, uuid[], double precision, double precision, "
+            "double precision, timestamptz, timestamptz, bigint)"
+        ),
+    ),
+    (
+        (
+            "walk_edges(text, text, text, uuid[], int, text, uuid[], double precision, double precision, "
+            "timestamptz, timestamptz, int[], int)"
+        ),
+        (
+            "walk_edges(text, text, text, uuid[], int, text, uuid[], double precision, double precision, double "
+            "precision, timestamptz, timestamptz, int[], int)"
+        ),
+    ),
 )
 
 
-def upgrade() -> None:
-    for function in FUNCTIONS:
+def _make(functions: tuple[str, ...], *, gone: list[str], new: list[str]) -> None:
+    for signature in gone:
+        op.execute(f"DROP FUNCTION {signature}")
+    for function in functions:
         execute_literal(function)
+    for signature in new:
+        op.execute(f"REVOKE EXECUTE ON FUNCTION {signature} FROM PUBLIC")
+        op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {APP_ROLE}")
+
+
+def upgrade() -> None:
+    _make(FUNCTIONS, gone=[before for before, _ in RETYPED], new=[now for _, now in RETYPED])
 
 
 def downgrade() -> None:
-    for function in OLD_FUNCTIONS:
-        execute_literal(function)
+    _make(OLD_FUNCTIONS, gone=[now for _, now in RETYPED], new=[before for before, _ in RETYPED])

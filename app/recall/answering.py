@@ -15,6 +15,7 @@ from app.facts.schemas import FactRead
 from app.facts.times import look_back
 from app.recall import queries, traces
 from app.recall.asking import Asked
+from app.recall.candidates import Sought, find_believed
 from app.recall.means import Cards, Means, QueryVector, listed, place
 from app.recall.refining import rerank
 from app.recall.rendering import render, value_text
@@ -36,6 +37,7 @@ from app.tenancy.settings import PipelineSettings
 from app.web.auth import Principal, new_id, require_project
 
 POOL_FACTOR = 3
+LEAST_IN_POOL = 100
 MOST_IN_POOL = 300
 # More than any score.
 FIRST = 10.0
@@ -51,7 +53,7 @@ async def answer(
     ranked: list[Scored],
     shown: Cards,
     candidates: int,
-    least_trust: float = 0.0,
+    sought: Sought | None = None,
     settings: PipelineSettings | None = None,
     boosted: BoostRead | None = None,
 ) -> RecallRead:
@@ -81,12 +83,11 @@ async def answer(
     # What is taken follows from what else is taken; how it is shown from the scores alone.
     taken = sorted((pool[index] for index in chosen), key=lambda one: (-one.score, one.id))
     results = [_present(one, read, shown) for one in taken]
-    parents, used = await _parents(db, who, asked, results, used, least_trust=least_trust)
-    results += parents
+    if sought is not None:
+        results, used = await _with_parents(db, who, asked, sought, results, used)
     facts = [result for result in results if isinstance(result, RecalledFact)]
     notices = await reading.notices_of(db, who, list(facts), means.denied)
-    if asked.as_of is None:
-        means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
+    means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     trace_id = new_id()
     meta = _meta(asked, vector, candidates, boosted=boosted, reranked=reranked)
     await traces.record(
@@ -121,7 +122,9 @@ def _kind(result: RecalledFact | RecalledNote) -> str:
 def pool_size(asked: Asked) -> int:
     """How many of the best are read, to choose from."""
     fit = asked.ask.token_budget // TOKENS_FOR_FRAME + 1
-    return min(POOL_FACTOR * min(asked.ask.max_results, fit), MOST_IN_POOL)
+    # What differs from the best may stand far behind them.
+    least = LEAST_IN_POOL if asked.ask.lambda_mmr < 1 else 0
+    return min(max(POOL_FACTOR * min(asked.ask.max_results, fit), least), MOST_IN_POOL)
 
 
 class Contents:
@@ -217,42 +220,45 @@ def _recalled(
     )
 
 
-async def _parents(
+async def _with_parents(
     db: Database,
     who: Principal,
     asked: Asked,
+    sought: Sought,
     results: list[RecalledFact | RecalledNote],
     used: int,
-    *,
-    least_trust: float,
-) -> tuple[list[RecalledFact], int]:
-    """The facts that results were concluded from, as far as they are believed and fit; whole or not at all."""
+) -> tuple[list[RecalledFact | RecalledNote], int]:
+    """The results with the facts they were concluded from, as far as these are what was asked for and fit; whole or
+    not at all. One that is a result already is marked as such."""
     children = [result for result in results if isinstance(result, RecalledFact) and result.derived_from]
     if not children:
-        return [], used
+        return results, used
     hashes = sorted({found for child in children for found in child.derived_from})
     rows = await db.query(who, queries.BY_HASH, {**place(who), "hashes": hashes})
-    ids = {row["hash"]: row["fact_id"] for row in reversed(rows)}
+    ids = {row["hash"]: UUID(str(row["fact_id"])) for row in reversed(rows)}
+    origins = {(child.id, ids[origin]): child for child in children for origin in child.derived_from if origin in ids}
+    first = {origin: child for (_, origin), child in reversed(origins.items())}
     here = {result.id for result in results}
-    wanted = {UUID(str(fact)) for fact in ids.values()} - here
-    read = await reading.read_facts(db, who, ids=wanted, as_of=asked.as_of)
-    least = asked.ask.min_confidence
-    read = {
-        fact_id: fact
-        for fact_id, fact in read.items()
-        if fact.confidence > 0 and fact.confidence >= least and fact.confidence * fact.source_trust >= least_trust
-    }
+    believed = await find_believed(db, who, sought, ids=sorted(str(fact) for fact in set(first) - here))
+    if not asked.ask.include_contradicted:
+        believed = believed.preferred(besides=frozenset())
+    read = await reading.read_facts(db, who, ids={UUID(fact) for fact in believed.ids}, as_of=asked.as_of)
+    told: list[RecalledFact | RecalledNote] = [
+        msgspec.structs.replace(result, provenance_of=first[result.id].id)
+        if isinstance(result, RecalledFact) and result.id in first and first[result.id].id != result.id
+        else result
+        for result in results
+    ]
     room = asked.ask.max_results - len(results)
-    found: list[RecalledFact] = []
-    for child in children:
-        for origin in child.derived_from:
-            fact = read.pop(UUID(str(ids[origin])), None) if origin in ids else None
-            cost = 0 if fact is None else token_cost(value_text(fact))
-            if fact is None or len(found) == room or used + cost > asked.ask.token_budget:
-                continue
-            used += cost
-            found.append(_recalled(fact, score=0.0, hops=child.hops + 1, of=child.id))
-    return found, used
+    for origin, child in ((origin, child) for (_, origin), child in origins.items()):
+        fact = read.pop(origin, None)
+        cost = 0 if fact is None else token_cost(value_text(fact))
+        if fact is None or room == 0 or used + cost > asked.ask.token_budget:
+            continue
+        used += cost
+        room -= 1
+        told.append(_recalled(fact, score=0.0, hops=child.hops + 1, of=child.id))
+    return told, used
 
 
 def _meta(

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.errors import BadRequest, Forbidden
+from app.facts.times import parse_as_of
 from app.recall.schemas import RecallAsk
 from app.tenancy.schemas import SYNONYMS, Visibility
 from app.web.auth import Principal
@@ -46,8 +47,10 @@ def check(who: Principal, ask: RecallAsk) -> Asked:
         raise BadRequest(f"token_budget: from 1 to {MAX_BUDGET} tokens.", code="invalid_token_budget")
     if not 0 <= ask.depth <= MAX_DEPTH:
         raise BadRequest(f"depth: from 0 to {MAX_DEPTH} edges.", code="recall_depth_exceeded")
-    total = ask.weights.lexical + ask.weights.vector + ask.weights.graph
-    if abs(total - 1.0) > 0.001:
+    weights = (ask.weights.lexical, ask.weights.vector, ask.weights.graph)
+    if any(not 0 <= weight <= 1 for weight in weights):
+        raise BadRequest("weights: each from 0 to 1.", code="invalid_weights")
+    if abs((total := sum(weights)) - 1.0) > 0.001:
         raise BadRequest(
             f"weights: lexical, vector and graph must sum to 1; these sum to {total:.3f}.", code="invalid_weights"
         )
@@ -72,7 +75,7 @@ def check(who: Principal, ask: RecallAsk) -> Asked:
         entity=_either(ask.entity, ask.entity_uri, "entity", "entity_uri"),
         relation=relation,
         scope=None if ask.scope is None else cast(Visibility, SYNONYMS.get(ask.scope, ask.scope)),
-        as_of=None if ask.as_of is None else as_utc(ask.as_of, "as_of"),
+        as_of=parse_as_of(ask.as_of),
         valid_at=None if ask.valid_at is None else as_utc(ask.valid_at, "valid_at"),
     )
 

@@ -35,8 +35,9 @@ NoteRow = tuple[str, int, int | None, str, float | None]
 # A note that was found among its neighbours, in the order of their thread. They are told again in every window they
 # stand in; the farthest without their cosine.
 Window = list[NoteRow]
-# Its id, BM25, cosine, graph score, hops, confidence, trust, when made, accesses, contradicted, preferred, derived.
-FactRow = tuple[str, float, float | None, float | None, int, float, float, float, int, bool, bool, int]
+# Its id, BM25, cosine, graph score, hops, confidence, trust, when made, accesses, contradicted, preferred, derived, in
+# quarantine.
+FactRow = tuple[str, float, float | None, float | None, int, float, float, float, int, bool, bool, int, bool]
 Link = tuple[str, str, float]
 
 
@@ -185,6 +186,10 @@ class FactCandidates:
         self.cosine: Scores = np.asarray([math.nan if row[2] is None else row[2] for row in rows], dtype=np.float64)
         self.graph: Scores = np.asarray([row[3] or 0.0 for row in rows], dtype=np.float64)
 
+    def preferred(self, besides: frozenset[str]) -> "FactCandidates":
+        """Without those that a better one contradicts, unless they are among these."""
+        return FactCandidates([row for row in self.rows if row[10] or row[0] in besides])
+
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """What a project decides about recall."""
@@ -275,6 +280,15 @@ async def find_facts(
     }
     (row,) = await look_back(db, who, queries.RECALL_FACTS, params)
     return FactCandidates(_facts.decode(row["found"]))
+
+
+async def find_believed(db: Database, who: Principal, sought: Sought, *, ids: list[str]) -> FactCandidates:
+    """Those of these facts that hold against all that is asked of facts, whoever they are about."""
+    plain = msgspec.structs.replace(sought, model_id=None, vector=None, entity=None, depth=0)
+    words = Words(terms=[], idf=[], total=0, average=1.0, hits=ids)
+    found = await find_facts(db, who, plain, words=words, near=NearFacts([], []), notes=[])
+    wanted = set(ids)
+    return FactCandidates([row for row in found.rows if row[0] in wanted])
 
 
 def normalise(

@@ -59,12 +59,6 @@ BOOST_NOTES = """
     SELECT * FROM boost_notes(%(tenant)s, %(project)s, %(words)s::text[], %(scope)s,
                               make_interval(secs => %(milliseconds)s / 1000.0))"""
 STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', %(milliseconds)s::text, true)"
-# Texts as a provider may see them, in order.
-REDACTED = """
-    SELECT (redact_text(t.words, %(patterns)s::text[] || ARRAY(
-        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = %(tenant)s
-        ORDER BY r.created_at, r.pattern_id))).words
-    FROM unnest(%(texts)s::text[]) WITH ORDINALITY t(words, place) ORDER BY t.place"""
 # The vectors of units, as far as they have any, one behind the other: told apart by half as many bits as they have.
 VECTORS = """
     SELECT array_agg(e.owner_id::text ORDER BY e.owner_id) AS ids,

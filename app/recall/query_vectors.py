@@ -5,6 +5,7 @@ from collections import OrderedDict
 from app.db.database import Database
 from app.recall.embedding.embedders import Embedders
 from app.recall.embedding.models import ActiveModel, ModelRow
+from app.recall.embedding.redactions import redacted
 from app.recall.means import QueryVector
 from app.recall.schemas import EmbeddingRead
 
@@ -36,8 +37,13 @@ class ModelVectors:
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return known
-        patience = LOADING_SECONDS if model.provider == "local" else PATIENCE_SECONDS
-        vector = await self._embedders.of(model).embed_query(query, seconds=patience)
+        patience = LOADING_SECONDS
+        sent = query
+        if model.provider != "local":
+            # It leaves the house.
+            patience = PATIENCE_SECONDS
+            (sent,) = await redacted(self._db, tenant_id, [query])
+        vector = await self._embedders.of(model).embed_query(sent, seconds=patience)
         if vector is None:
             return None
         made = QueryVector(

@@ -34,7 +34,6 @@ from app.retrieval.trust import LOW_TRUST
 from app.web.auth import Principal
 
 SEEDING_NOTES = 10
-DIVERGENT_SHOWN = 10
 # Facts are short and have no neighbours.
 FACTS_BY_WORDS = 2
 
@@ -58,14 +57,14 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     lifted = ask.graph_boost and decided.pipeline.graph_enabled and "note" in words and _is_present(asked)
     # What is lifted, or missing from a card, may come from anywhere in the order.
     most = None if lifted or sought.entity is not None else pool_size(asked)
-    ranked, candidates = await _rank(db, who, asked, sought, words, scorer, most=most)
+    shown = Cards()
+    if sought.entity is not None and asked.relation is None and "facts" in asked.include:
+        shown = await _cards(db, who, asked, sought.entity)
+    ranked, candidates = await _rank(db, who, asked, sought, words, scorer, most=most, divergent=shown.divergent)
     boosted = None
     if lifted:
         ranked, boosted = await boost(db, who, asked, decided.pipeline, ranked)
         candidates = len(ranked)
-    shown = Cards()
-    if sought.entity is not None and asked.relation is None and "facts" in asked.include:
-        shown = await _cards(db, who, asked, sought.entity)
     return await answer(
         db,
         who,
@@ -75,7 +74,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
         ranked=ranked,
         shown=shown,
         candidates=candidates,
-        least_trust=sought.min_trust,
+        sought=sought,
         settings=decided.pipeline,
         boosted=boosted,
     )
@@ -141,13 +140,14 @@ async def _rank(
     scorer: Scorer,
     *,
     most: int | None,
+    divergent: frozenset[str],
 ) -> tuple[list[Scored], int]:
     with_facts = "fact" in words
     if "note" not in words:
         near = await find_near_facts(db, who, sought)
         return scorer.rank(
             None,
-            await _facts(db, who, asked, sought, words["fact"], near, []),
+            await _facts(db, who, asked, sought, words["fact"], near, [], divergent),
             sources=[],
             links=[],
             whole=sought.entity is not None,
@@ -165,7 +165,7 @@ async def _rank(
     sources = best[:HOP_SOURCES] if sought.entity is None else []
     links, facts = await asyncio.gather(
         find_linked(db, who, sought, notes=notes, sources=sources),
-        _facts(db, who, asked, sought, words["fact"], near, best) if near is not None else _nothing(),
+        _facts(db, who, asked, sought, words["fact"], near, best, divergent) if near is not None else _nothing(),
     )
     whole = sought.entity is not None
     return scorer.rank(notes, facts, sources=sources, links=links, whole=whole, most=most)
@@ -176,12 +176,18 @@ async def _nothing() -> None:
 
 
 async def _facts(
-    db: Database, who: Principal, asked: Asked, sought: Sought, words: Words, near: NearFacts, notes: list[str]
+    db: Database,
+    who: Principal,
+    asked: Asked,
+    sought: Sought,
+    words: Words,
+    near: NearFacts,
+    notes: list[str],
+    divergent: frozenset[str],
 ) -> FactCandidates:
     facts = await find_facts(db, who, sought, words=words, near=near, notes=notes)
-    if asked.ask.include_contradicted:
-        return facts
-    return FactCandidates([row for row in facts.rows if row[10]])
+    # What a card does not tell yet is shown beside it, however sure.
+    return facts if asked.ask.include_contradicted else facts.preferred(besides=divergent)
 
 
 async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Cards:
@@ -201,5 +207,5 @@ async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Car
         card=first.read,
         stale=first.stale,
         timed_out=timed_out,
-        divergent=frozenset(str(fact) for card in found if card.stale for fact in card.divergent[:DIVERGENT_SHOWN]),
+        divergent=frozenset(str(fact) for card in found if card.stale for fact in card.divergent),
     )

@@ -19,7 +19,7 @@ from app.providers.build import build_reranker, parse_model
 from app.recall import queries
 from app.recall.asking import Asked
 from app.recall.embedding.models import provider_settings
-from app.recall.embedding.redactions import BUILT_IN
+from app.recall.embedding.redactions import redacted
 from app.recall.means import RerankersByName, place
 from app.recall.schemas import BoostRead
 from app.recall.scoring import Scored
@@ -122,7 +122,7 @@ async def rerank(
             reranker = rerankers.of(settings.reranker_model)
             if reranker is None or not head:
                 return pool, False
-            sent = await _redacted(db, who, [query, *texts[: len(head)]])
+            sent = await redacted(db, who.tenant_id, [query, *texts[: len(head)]])
             scores = await reranker.rerank(sent[0], sent[1:])
     except (TimeoutError, ProviderError, ValueError) as problem:
         log.warning("rerank_failed", model=settings.reranker_model, error=type(problem).__name__)
@@ -132,8 +132,3 @@ async def rerank(
     places = [score - place * HAIR for place, score in enumerate(sorted((one.score for one in head), reverse=True))]
     ranked = [msgspec.structs.replace(head[index], score=score) for index, score in zip(order, places, strict=True)]
     return [*ranked, *tail], True
-
-
-async def _redacted(db: Database, who: Principal, texts: list[str]) -> list[str]:
-    params = {**place(who), "texts": texts, "patterns": list(BUILT_IN)}
-    return [row["words"] for row in await db.query(who, queries.REDACTED, params)]

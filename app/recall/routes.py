@@ -9,7 +9,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
 from app.errors import BadRequest
-from app.facts.times import parse_as_of
 from app.recall import recalling, traces
 from app.recall.means import Means
 from app.recall.schemas import MAX_QUERY, RecallAsk, RecallRead, ReplayRead, TraceRead, Weights
@@ -38,7 +37,9 @@ async def get_recall(
     intent: Text = None,
     token_budget: Annotated[str | None, QueryParameter(description="Tokens the results may take; 2000.")] = None,
     max_results: Annotated[str | None, QueryParameter(description="At most this many, up to 200; 50.")] = None,
-    include: Annotated[str | None, QueryParameter(description="facts, notes or both, separated by a comma.")] = None,
+    include: Annotated[
+        list[str] | None, QueryParameter(description="facts, notes or both, separated by a comma or one by one.")
+    ] = None,
     depth: Annotated[str | None, QueryParameter(description="Edges to walk from what was found: 0 to 2.")] = None,
     weights: Annotated[
         str | None, QueryParameter(description='JSON such as {"lexical": 0.3, "vector": 0.5, "graph": 0.2}.')
@@ -67,7 +68,7 @@ async def get_recall(
         "intent": intent,
         "token_budget": token_budget,
         "max_results": max_results,
-        "include": None if include is None else [kind.strip() for kind in include.split(",")],
+        "include": None if include is None else [kind.strip() for part in include for kind in part.split(",")],
         "depth": depth,
         "weights": None if weights is None else _weights(weights),
         "fusion": fusion,
@@ -78,7 +79,7 @@ async def get_recall(
         "relation": relation,
         "predicate": predicate,
         "scope": visibility,
-        "as_of": parse_as_of(as_of),
+        "as_of": as_of,
         "valid_at": parse_moment(valid_at, "valid_at"),
         "include_low_trust": include_low_trust,
         "include_contradicted": include_contradicted,

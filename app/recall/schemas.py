@@ -19,11 +19,11 @@ MAX_QUERY = 10_000
 
 
 class Weights(Create, frozen=True, kw_only=True):
-    """How much each channel counts; together 1."""
+    """How much each channel counts, from 0 to 1; together 1."""
 
-    lexical: Share = 0.0
-    vector: Share = 0.0
-    graph: Share = 0.0
+    lexical: float = 0.0
+    vector: float = 0.0
+    graph: float = 0.0
 
 
 DEFAULT_WEIGHTS = Weights(lexical=0.3, vector=0.5, graph=0.2)
@@ -50,15 +50,15 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     """Also facts whose confidence times source_trust is under .2, where the project's trust_mode is not off."""
     include_contradicted: bool = False
     """Also those of contradicting facts that are not preferred."""
-    entity: Annotated[str, Meta(min_length=1, max_length=2000)] | UnsetType = UNSET
+    entity: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
     """All about one entity: its facts by score, and its card. `entity_uri` means the same."""
-    entity_uri: Annotated[str, Meta(min_length=1, max_length=2000)] | UnsetType = UNSET
+    entity_uri: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
     relation: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
     """Only facts by this predicate. `predicate` means the same."""
     predicate: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
     scope: VisibilityIn | None = None
     """Only what has this visibility."""
-    as_of: Moment | None = None
+    as_of: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None = None
     """As it was known at this time (scope history:as_of)."""
     valid_at: Moment | None = None
     """What was valid at this time; now, or as_of, when absent."""

@@ -107,6 +107,7 @@ class Scorer:
                 accesses=row[8],
                 most_accesses=most,
                 contradicted=row[9],
+                quarantined=row[12],
             )
             for row in facts.rows
         ]

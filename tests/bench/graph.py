@@ -80,7 +80,7 @@ FLOOR = "SELECT count(*) FROM {} a CROSS JOIN LATERAL {} b".format(
 )
 WALK = f"""
     SELECT count(*) FROM walk_edges(
-        'graph', 'default', 'project_shared', ARRAY[md5(%(name)s)::uuid], 2, 'both', NULL, .1, 0, now(), NULL,
+        'graph', 'default', 'project_shared', ARRAY[md5(%(name)s)::uuid], 2, 'both', NULL, .1, 0, 0, now(), NULL,
         ARRAY[{FANS[0]}, {FANS[1]}], {MAX_NODES})"""
 # As the service asks it, with the name, the page and its paths.
 PAGE = f"""

@@ -19,7 +19,7 @@ def note(name: str, terms: str = "", cosine: float | None = 0.5, *, threaded: bo
 
 
 def fact(name: str, cosine: float) -> FactRow:
-    return (name, 0.0, cosine, None, 0, 0.9, 1.0, NOW.timestamp(), 0, False, True, 0)
+    return (name, 0.0, cosine, None, 0, 0.9, 1.0, NOW.timestamp(), 0, False, True, 0, False)
 
 
 def test_what_stands_in_two_windows_is_one_candidate_with_the_cosine_of_either() -> None:

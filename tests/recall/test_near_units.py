@@ -181,6 +181,17 @@ def expected_all(space: Space, kind: str, hidden: set[int]) -> list[str]:
 
 @pytest.mark.parametrize("model", [1, 2])
 @pytest.mark.parametrize("kind", ["note", "fact"])
+def test_where_the_index_has_too_few_all_are_looked_through(space: Space, model: int, kind: str) -> None:
+    before = space.scans()
+    hidden = {0, 1, 3, 4, 5}
+    found = space.near(model, kind, space.there[model, kind][0], scope="org_shared", limit=200)
+    assert space.scans() > before
+    assert {unit for unit, _ in found} == set(expected_all(space, kind, hidden))
+    assert len(found) == COUNT // EVERY
+
+
+@pytest.mark.parametrize("model", [1, 2])
+@pytest.mark.parametrize("kind", ["note", "fact"])
 def test_all_are_looked_through_where_nearly_all_are_wanted(space: Space, model: int, kind: str) -> None:
     before = space.scans()
     vector = space.there[model, kind][0]

@@ -111,6 +111,15 @@ def test_20_4_5_what_a_card_does_not_tell_yet_is_among_the_facts_and_marked(worl
     assert {one["id"]: one["card_stale"] for one in answer["results"]} == {known: False, newer: True}
 
 
+def test_20_4_5_what_contradicts_a_card_is_there_even_when_it_is_the_less_sure(world: World) -> None:
+    known = world.fact("Alice", "born in", "Paris", confidence=0.9)
+    built(world.robin, "Alice")
+    newer = [world.fact("Alice", "born in", f"town {number}", confidence=0.5) for number in range(12)]
+    answer = world.recall("born", entity="Alice")
+    marked = {one["id"]: one["card_stale"] for one in answer["results"]}
+    assert marked == {known: False, **dict.fromkeys(newer, True)}
+
+
 @pytest.mark.parametrize("ask", [{"max_results": 1}, {"token_budget": 50}, {"max_results": 2}])
 def test_20_4_5_and_it_is_there_however_little_room_there_is(
     new_world: Callable[..., World], ask: dict[str, int]
@@ -195,8 +204,39 @@ def test_20_6_3_a_parent_that_was_found_itself_is_not_there_twice(derived: dict[
     answer = world.recall("sailing ticket", include=["facts"], weights=LEXICAL)
     ids = [one["id"] for one in answer["results"]]
     assert len(ids) == len(set(ids)) == 3
-    marked = {one["id"] for one in answer["results"] if "provenance_of" in one}
-    assert marked == {derived["parents"][1]["fact_id"]}
+    marked = {one["id"]: one["provenance_of"] for one in answer["results"] if "provenance_of" in one}
+    assert marked == dict.fromkeys((one["fact_id"] for one in derived["parents"]), derived["child"]["fact_id"])
+
+
+PARENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "over": ({"valid_from": "2020-01-01T00:00:00Z", "valid_to": "2021-01-01T00:00:00Z"}, {}),
+    "to come": ({"valid_from": "2990-01-01T00:00:00Z"}, {}),
+    "not so at that time": ({"valid_to": "2990-01-01T00:00:00Z"}, {"valid_at": "2999-01-01T00:00:00Z"}),
+    "of another scope": ({"scope": "agent_private"}, {"scope": "project_shared"}),
+    "of another relation": ({}, {"relation": "concluded"}),
+}
+
+
+@pytest.mark.parametrize("case", PARENTS)
+def test_20_6_3_a_parent_is_what_was_asked_for_or_is_none(world: World, case: str) -> None:
+    said, asked = PARENTS[case]
+    good = fact(world.robin, "Ann", "bought", "a ticket")
+    other = fact(world.robin, "Ben", "saw", "her board the ship", **said)
+    hashes = [good["fact_hash"], other["fact_hash"]]
+    child = fact(world.robin, "Cid", "concluded", "sailing", derived_from=hashes)["fact_id"]
+    found = world.found("sailing", include=["facts"], weights=LEXICAL, **asked)
+    assert found == ([child] if "relation" in asked else [child, good["fact_id"]])
+
+
+def test_20_6_3_of_contradicting_parents_the_preferred_one_alone(world: World) -> None:
+    sure = fact(world.robin, "Ann", "born in", "Paris", confidence=0.9)
+    less = fact(world.robin, "Ann", "born in", "Rome", confidence=0.5)
+    hashes = [sure["fact_hash"], less["fact_hash"]]
+    child = fact(world.robin, "Cid", "concluded", "sailing", derived_from=hashes)["fact_id"]
+    ask: dict[str, Any] = {"include": ["facts"], "weights": LEXICAL}
+    assert world.found("sailing", **ask) == [child, sure["fact_id"]]
+    both = world.found("sailing", include_contradicted=True, **ask)
+    assert set(both) == {child, sure["fact_id"], less["fact_id"]}
 
 
 def test_20_6_3_what_was_taken_back_or_is_not_trusted_does_not_come_back_as_a_parent(derived: dict[str, Any]) -> None:

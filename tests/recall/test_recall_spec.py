@@ -316,6 +316,44 @@ def test_20_3_6_what_is_trusted_too_little_leads_nowhere(world: World) -> None:
     assert {far, further} <= set(both)
 
 
+def test_20_3_6_an_edge_that_is_not_trusted_does_not_hide_one_that_is(world: World) -> None:
+    judge(world, "enforce")
+    world.fact("Alice", "enjoys", "hiking")
+    trusted = world.fact("Alice", "knows", edge("Bob"), confidence=0.5)
+    leaf = world.fact("Bob", "likes", "jazz")
+    for one in (trusted, leaf):
+        trust(world, one, 1.0)
+    ask: dict[str, Any] = {"include": ["facts"], "weights": {"lexical": 0.5, "graph": 0.5}, "lambda_mmr": 1}
+    assert leaf in world.found("hiking", **ask)
+    rumour = world.fact("Alice", "adores", edge("Bob"), confidence=0.9)
+    trust(world, rumour, 0.2)
+    found = world.found("hiking", **ask)
+    assert leaf in found
+    assert rumour not in found
+
+
+def test_20_3_3_whom_a_hit_leads_to_is_a_hop_away(world: World) -> None:
+    first = world.fact("Ann", "likes", edge("Ben"))
+    second = world.fact("Ben", "owns", edge("Cid"))
+    third = world.fact("Cid", "wears", "red")
+    ask: dict[str, Any] = {"include": ["facts"], "weights": {"lexical": 0.5, "graph": 0.5}, "lambda_mmr": 1}
+    near = world.recall("Ann", depth=1, **ask)["results"]
+    assert {one["id"]: one["hops"] for one in near} == {first: 0, second: 1}
+    far = world.recall("Ann", depth=2, **ask)["results"]
+    assert {one["id"]: one["hops"] for one in far} == {first: 0, second: 1, third: 2}
+
+
+def test_20_3_3_what_stands_in_quarantine_counts_a_fifth(world: World) -> None:
+    body = {"slug": "quarantine", "name": "Quarantine", "scope": "project_shared"}
+    answer = world.robin.post("/v1/gardens", json=body)
+    assert answer.status_code == 201, answer.text
+    free = world.fact("Alice", "drinks", "green tea", confidence=1.0)
+    held = world.fact("Bob", "drinks", "green tea", confidence=1.0, garden_id=answer.json()["garden"]["garden_id"])
+    scores = world.scores("green tea", include=["facts"])
+    assert scores[free]["salience"] == pytest.approx(1.0, abs=1e-4)
+    assert scores[held]["salience"] == pytest.approx(0.2, abs=1e-4)
+
+
 @pytest.mark.parametrize(("least", "count"), [(None, 2), (0.0, 3), (0.3, 2), (0.31, 1), (1.0, 0)])
 def test_20_3_2_min_confidence(new_world: Callable[..., World], least: float | None, count: int) -> None:
     world = new_world()
@@ -417,6 +455,17 @@ def test_20_3_4_mmr_prefers_what_says_something_else(world: World) -> None:
     whole = world.recall(query, weights=VECTOR, lambda_mmr=0.5, token_budget=100)
     assert [one["id"] for one in whole["results"]] == mixed, "what is left out for want of room is its like"
     assert whole["truncated"] is True
+
+
+def test_20_3_4_mmr_finds_what_says_something_else_behind_many_of_a_kind(world: World) -> None:
+    query = "breakfast"
+    alike = [world.note(f"Porridge with honey, {number}.") for number in range(14)]
+    for number, one in enumerate(alike):
+        world.place(one, query, 0.9 - number / 1000)
+    other = world.note("Toast with jam.")
+    world.place(other, query, 0.6, turn=2)
+    for ask in ({"max_results": 2}, {"token_budget": 100}):
+        assert other in world.found(query, weights=VECTOR, lambda_mmr=0.3, **ask), ask
 
 
 # Narrower

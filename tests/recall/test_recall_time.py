@@ -91,6 +91,24 @@ def test_an_entity_is_read_at_two_times_too(mill: dict[str, Any]) -> None:
 # The graph
 
 
+def test_who_was_merged_into_somebody_younger_is_found_at_a_time_before(world: World) -> None:
+    said = world.fact("Mold", "grows on", "bread")
+    led = world.fact("Mold", "lives in", {"entity": "Cellar"})
+    then = world.now()
+    younger = world.fact("Fungus", "is", "a kingdom")
+    ids = {
+        name: world.robin.get("/v1/entities", params={"prefix": name}).json()["entities"][0]["entity_id"]
+        for name in ("Mold", "Fungus")
+    }
+    answer = world.admin.post(f"/v1/entities/{ids['Mold']}/merge", json={"into": ids["Fungus"]})
+    assert answer.status_code == 200, answer.text
+    for name in ("Mold", "Fungus", ids["Fungus"]):
+        assert set(world.found("bread", entity=name, as_of=then)) == {said, led}, name
+        assert set(world.found("bread", entity=name)) == {said, led, younger}, name
+        near = world.robin.get("/v1/graph/neighbors", params={"entity": name, "as_of": then})
+        assert [one["entity"]["canonical"] for one in near.json()["neighbors"]] == ["Cellar"], name
+
+
 def test_what_was_learned_later_leads_nowhere_then(world: World) -> None:
     jazz = world.fact("Alice", "likes", "jazz")
     then = world.now()

@@ -60,6 +60,8 @@ def test_20_3_2_depths_up_to_2_are_taken(tea: World, depth: int) -> None:
         ({"vector": 0.998}, False),
         ({"vector": 1.0, "graph": 0.002}, False),
         ({"lexical": 0.5, "vector": 0.5, "graph": 0.5}, False),
+        ({"lexical": 2.0}, False),
+        ({"lexical": 1.5, "vector": -0.5}, False),
         ({}, False),
     ],
 )
@@ -132,6 +134,28 @@ def test_the_same_holds_for_a_query_string(tea: World, sent: dict[str, Any]) -> 
     answer = tea.robin.get("/v1/recall", params={"query": "tea", **sent})
     assert answer.status_code == 400, answer.text
     assert next(iter(sent)) in answer.json()["error"]["message"]
+
+
+def test_codes_are_those_of_every_other_path(tea: World) -> None:
+    def refused(**sent: Any) -> set[tuple[int, str]]:
+        posted = tea.robin.post("/v1/recall", json={"query": "tea", **sent})
+        return {error(posted), error(tea.robin.get("/v1/recall", params={"query": "tea", **sent}))}
+
+    for never in ("yesterday", "2026-01-01T00:00:00", ""):
+        assert refused(as_of=never) == {(400, "as_of_invalid_timestamp")}, never
+    for nobody in ("", "  "):
+        assert refused(entity=nobody) == {(400, "invalid_entity")}, nobody
+
+
+def test_what_to_include_is_named_together_or_one_by_one(tea: World) -> None:
+    def kinds(query: str) -> set[str]:
+        answer = tea.robin.get(f"/v1/recall?query=tea&{query}")
+        assert answer.status_code == 200, answer.text
+        return {one["kind"] for one in answer.json()["results"]}
+
+    assert kinds("include=facts") == {"fact"}
+    assert kinds("include=notes") == {"note"}
+    assert kinds("include=facts,notes") == kinds("include=facts&include=notes") == {"fact", "note"}
 
 
 def test_debug_needs_its_scope(tea: World) -> None:

@@ -66,6 +66,12 @@ COUNT_QUEUE = text("""
     SELECT q.model_id, count(*) AS pending, count(*) FILTER (WHERE q.attempts > 0) AS failed,
            min(q.queued_at) AS oldest
     FROM embedding_queue q GROUP BY q.model_id""")
+# Texts as a provider may see them, in order.
+REDACTED = """
+    SELECT (redact_text(t.words, %(patterns)s::text[] || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = %(tenant)s
+        ORDER BY r.created_at, r.pattern_id))).words
+    FROM unnest(%(texts)s::text[]) WITH ORDINALITY t(words, place) ORDER BY t.place"""
 ANY_VECTOR = text("SELECT EXISTS (SELECT FROM embeddings) AS found")
 LIST_PROJECTS = text("SELECT p.tenant_id, p.project_id FROM projects p ORDER BY p.tenant_id, p.project_id")
 

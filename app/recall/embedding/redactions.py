@@ -1,10 +1,12 @@
 """Use cases of redaction: what of a text no provider gets to see."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 from app.db.database import Database, Row
+from app.db.scope import Scope
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
 from app.recall.embedding import queries
 from app.recall.embedding.schemas import RedactionCreate, RedactionCreated, RedactionList, RedactionRead
@@ -86,6 +88,12 @@ async def delete_redaction(db: Database, who: Principal, *, redaction_id: UUID) 
         await audit.record(
             session, "admin_action", key_id=who.key_id, action="redaction_delete", redaction_id=str(redaction_id)
         )
+
+
+async def redacted(db: Database, tenant_id: str, texts: Sequence[str]) -> list[str]:
+    """These texts as a provider may see them, in order."""
+    params = {"tenant": tenant_id, "texts": list(texts), "patterns": list(BUILT_IN)}
+    return [row["words"] for row in await db.query(Scope(tenant_id=tenant_id), queries.REDACTED, params)]
 
 
 def _require_tenant(who: Principal) -> None:

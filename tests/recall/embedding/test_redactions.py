@@ -8,7 +8,9 @@ import msgspec
 import psycopg
 import pytest
 
+from app.recall.embedding.embedders import Embedders
 from app.recall.embedding.redactions import BUILT_IN
+from app.recall.query_vectors import ModelVectors
 from app.tenancy.schemas import RateLimits
 from tests.conftest import Tenancy, TestDatabase
 from tests.facts.shared import error
@@ -68,6 +70,21 @@ async def test_a_tenants_own_patterns_hold_for_its_own_texts_and_authors(bench: 
         "[REDACTED] (8 May 2023): Write to [REDACTED]",
         "alice@example.com (8 May 2023): Write to Bob@Example.com.",
     ]
+
+
+@pytest.mark.anyio
+async def test_questions_are_redacted_too_before_they_leave(bench: Bench) -> None:
+    bench.superuser.execute(
+        "INSERT INTO embedding_redactions (tenant_id, pattern_id, pattern, created_by, created_at) "
+        "VALUES ('acme', gen_random_uuid(), %s, 'robin', now())",
+        (r"\d{3}-\d{2}-\d{4}",),
+    )
+    vectors = ModelVectors(bench.db, Embedders(bench.database.settings(), build=bench.build))
+    asked = "who has 123-45-6789 and password: hunter2hunter2?"
+    for tenant in ("acme", "beta"):
+        assert await vectors.embed(tenant, asked) is not None
+        assert await vectors.embed(tenant, asked) is not None, "remembered"
+    assert bench.seen == ["who has [REDACTED] and [REDACTED]", "who has 123-45-6789 and [REDACTED]"]
 
 
 @pytest.fixture

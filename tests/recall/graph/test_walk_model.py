@@ -24,10 +24,10 @@ START = datetime(2010, 1, 1, tzinfo=UTC)
 WALK = """
     SELECT w.* FROM walk_edges(
         'acme', 'default', %(scope)s, %(seeds)s::uuid[], %(depth)s, %(direction)s, %(relations)s::uuid[],
-        %(confidence)s, %(trust)s, %(valid)s, %(known)s::timestamptz, %(fans)s::int[], %(cap)s) w"""
+        %(confidence)s, %(trust)s, %(effective)s, %(valid)s, %(known)s::timestamptz, %(fans)s::int[], %(cap)s) w"""
 EXPAND = """
     SELECT x.* FROM expand_seeds(
-        'acme', 'default', %(scopes)s::text[], %(seeds)s::uuid[], %(depth)s, %(confidence)s, %(trust)s, %(valid)s,
+        'acme', 'default', %(scopes)s::text[], %(seeds)s::uuid[], %(depth)s, %(confidence)s, %(effective)s, %(valid)s,
         %(known)s::timestamptz, %(fans)s::int[], %(cap)s, %(most)s) x"""
 
 
@@ -130,7 +130,8 @@ def question(graph: Graph, moments: list[datetime], chance: random.Random) -> As
         direction=chance.choice(["out", "in", "both", "both"]),
         relations=chance.choice([None, None, relations[:1], relations[1:]]),
         confidence=chance.choice([0.0, 0.1, 0.4, 0.5, 0.95]),
-        trust=0.0,
+        trust=chance.choice([0.0, 0.0, 0.5]),
+        effective=chance.choice([0.0, 0.0, 0.2, 0.3]),
         valid=chance.choice([known, START + timedelta(days=chance.randrange(9000))]),
         known=known,
         fans=chance.choice([(1000, 100, 100), (2, 2, 2), (3, 1, 2), (1, 1, 1)]),
@@ -187,13 +188,13 @@ def test_the_answer_over_http_is_that_of_the_model(robin: httpx.Client, superuse
     for _ in range(60):
         asked = question(graph, moments, chance)
         (start, *_) = (letter for letter, found in graph.entities.items() if UUID(found) == asked.seeds[0])
-        asked = replace(asked, seeds=asked.seeds[:1], relations=None, fans=(1000, 100, 100), cap=2000)
+        asked = replace(asked, seeds=asked.seeds[:1], relations=None, effective=0.0, fans=(1000, 100, 100), cap=2000)
         params = {"as_of": asked.known.isoformat(), "valid_at": asked.valid.isoformat(), "depth": asked.depth}
         answer = robin.get(
             "/v1/graph/neighbors",
             params={
                 "entity": graph.name(start), "scope": asked.scope, "direction": asked.direction,
-                "min_confidence": asked.confidence, "page_size": 200, **params,
+                "min_confidence": asked.confidence, "min_trust": asked.trust, "page_size": 200, **params,
             },
         )  # fmt: skip
         if answer.status_code == 404:
@@ -220,7 +221,7 @@ def test_seeds_are_expanded_in_each_scope_with_the_degrees(
     edges = load(graph, superuser)
     seeds = [UUID(graph.entities[letter]) for letter in sorted(graph.entities)[:3]]
     now = clock(superuser)
-    plain: dict[str, Any] = {"relations": None, "confidence": 0.1, "trust": 0.0, "direction": "both"}
+    plain: dict[str, Any] = {"relations": None, "confidence": 0.1, "trust": 0.0, "effective": 0.2, "direction": "both"}
     bounds: dict[str, Any] = {"depth": 2, "fans": (50, 20), "cap": 500}
     for known in (None, now):
         params = {**plain, **bounds, "seeds": [str(seed) for seed in seeds], "valid": None, "known": known}
@@ -253,7 +254,8 @@ def test_a_walk_finds_nothing_without_a_scope(robin: httpx.Client, database: Tes
     assert walk(robin, entity=graph.name("a"))["total_hint"] == 1
     params: dict[str, Any] = {
         "scope": "project_shared", "seeds": [graph.id("a")], "depth": 1, "direction": "both", "relations": None,
-        "confidence": 0.1, "trust": 0.0, "valid": datetime.now(UTC), "known": None, "fans": [10], "cap": 10,
+        "confidence": 0.1, "trust": 0.0, "effective": 0.0, "valid": datetime.now(UTC), "known": None, "fans": [10],
+        "cap": 10,
     }  # fmt: skip
     with psycopg.connect(database.app) as connection:
         assert connection.execute(WALK.encode(), params).fetchall() == []
@@ -270,7 +272,7 @@ def test_edges_are_read_by_index_alone_and_in_its_order(reader: psycopg.Connecti
         reader.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
         rows = reader.execute(
             "EXPLAIN SELECT x.* FROM unnest(ARRAY[gen_random_uuid()]) f(id) CROSS JOIN LATERAL edges_now("
-            "'acme', 'default', 'project_shared', f.id, true, true, NULL, .1, 0, now(), 101) x"
+            "'acme', 'default', 'project_shared', f.id, true, true, NULL, .1, 0, 0, now(), 101) x"
         ).fetchall()
     plan = "\n".join(row["QUERY PLAN"] for row in rows)
     for index in ("entity_edges_out_idx", "entity_edges_in_idx"):

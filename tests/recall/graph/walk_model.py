@@ -54,6 +54,7 @@ class Asked:
     relations: Sequence[UUID] | None
     confidence: float
     trust: float
+    effective: float
     valid: datetime
     known: datetime
     fans: Sequence[int]
@@ -74,6 +75,7 @@ class Asked:
             and (self.relations is None or edge.relation in self.relations)
             and edge.believed_at(self.known, self.valid)
             and edge.confidence_at(self.known) >= self.confidence
+            and edge.confidence_at(self.known) * edge.trust >= self.effective
         )
 
 
