@@ -46,7 +46,7 @@ class FrameworkError(AppError):
 
 
 # Query parameters whose handlers cannot call them by their own name.
-PARAMETERS = {"visibility": "scope", "note_type": "type", "target": "object"}
+PARAMETERS = {"visibility": "scope", "note_type": "type", "target": "object", "words": "query"}
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):

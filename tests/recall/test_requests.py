@@ -129,7 +129,10 @@ def test_what_cannot_be_meant_is_refused_with_its_field(tea: World, sent: dict[s
     assert next(iter(sent)) in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("sent", [{"include": "objects"}, {"include": ""}, {"max_results": "many"}, {"fusion": "x"}])
+@pytest.mark.parametrize(
+    "sent",
+    [{"include": "objects"}, {"include": ""}, {"max_results": "many"}, {"fusion": "x"}, {"query": "x" * 10_001}],
+)
 def test_the_same_holds_for_a_query_string(tea: World, sent: dict[str, Any]) -> None:
     answer = tea.robin.get("/v1/recall", params={"query": "tea", **sent})
     assert answer.status_code == 400, answer.text
