@@ -90,7 +90,7 @@ class RecalledFact(FactRead, frozen=True, kw_only=True, tag_field="kind", tag="f
     hops: int
     card_stale: bool = False
     provenance_of: UUID | UnsetType = UNSET
-    """It is here because that fact was concluded from it."""
+    """That fact of the answer was concluded from it."""
 
 
 class RecalledNote(Read, frozen=True, kw_only=True, tag_field="kind", tag="note"):
