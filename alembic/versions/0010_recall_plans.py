@@ -539,6 +539,72 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION read_units(p_model smallint, p_limit int, p_min double precision, p_patterns text[])
+RETURNS TABLE (
+    owner_kind text, owner_id uuid, queued_at timestamptz, attempts int, stored_hash bytea, embedded_at timestamptz,
+    author text, occurred_at timestamptz, words text, redactions int)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    -- The words that objects have too (app/objects/drafts.py).
+    c_secret CONSTANT text := 'api[ _-]?key|secret|token|passw(or)?d';
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_own text[] := ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = v_tenant ORDER BY r.created_at, r.pattern_id);
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+BEGIN
+    RETURN QUERY
+    SELECT q.owner_kind, q.owner_id, q.queued_at, q.attempts, e.text_hash, e.embedded_at, a.words, u.occurred_at,
+           r.words, coalesce(r.redactions, 0) + coalesce(a.redactions, 0) + coalesce(u.hidden, 0)
+    FROM (
+        SELECT q.* FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model AND q.available_at <= v_now
+        ORDER BY q.available_at, q.owner_id LIMIT p_limit
+    ) q
+    LEFT JOIN LATERAL (
+        SELECT n.author, n.occurred_at, n.content AS said, 0 AS hidden FROM memory_notes n
+        WHERE q.owner_kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.project_id = v_project
+          AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT NULL, NULL, concat_ws(' ', last_segment(s.canonical), p.canonical,
+                   CASE WHEN x.hidden THEN '[REDACTED]'
+                        WHEN f.object_entity_id IS NOT NULL THEN last_segment(o.canonical)
+                        WHEN f.value_type = 'ref' THEN last_segment(f.object_value) ELSE f.object_value END),
+               x.hidden::int
+        FROM graph_facts f
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
+        CROSS JOIN LATERAL (SELECT p.canonical ~* c_secret OR p.canonical ~* ANY (v_own) AS hidden) x
+        WHERE q.owner_kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.project_id = v_project
+          AND f.suppression = 0 AND f.confidence > p_min
+        UNION ALL
+        SELECT NULL, NULL, c.content, 0 FROM memory_cards c
+        WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
+          AND c.suppression = 0
+        UNION ALL
+        -- Of objects what stands on main.
+        SELECT NULL, NULL, o.embed_text, 0 FROM graph_objects o
+        WHERE q.owner_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main
+          AND o.canonical_id = q.owner_id AND o.deleted_at IS NULL AND o.suppression = 0
+    ) u ON true
+    LEFT JOIN LATERAL redact_text(u.said, p_patterns || v_own) r ON u.said IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.author, p_patterns || v_own) a ON u.author IS NOT NULL
+    LEFT JOIN embeddings e
+        ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = q.owner_kind
+       AND e.owner_id = q.owner_id;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION recall_facts(
     p_tenant text, p_project text, p_terms text[], p_idf double precision[], p_average double precision,
     p_model smallint, p_vector text, p_lexical uuid[], p_near uuid[], p_cards uuid[], p_walked int, p_valid timestamptz,
@@ -1462,6 +1528,68 @@ BEGIN
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
     USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION read_units(p_model smallint, p_limit int, p_min double precision, p_patterns text[])
+RETURNS TABLE (
+    owner_kind text, owner_id uuid, queued_at timestamptz, attempts int, stored_hash bytea, embedded_at timestamptz,
+    author text, occurred_at timestamptz, words text, redactions int)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_patterns text[];
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+BEGIN
+    v_patterns := p_patterns || ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = v_tenant ORDER BY r.created_at, r.pattern_id);
+    RETURN QUERY
+    SELECT q.owner_kind, q.owner_id, q.queued_at, q.attempts, e.text_hash, e.embedded_at, a.words, u.occurred_at,
+           r.words, coalesce(r.redactions, 0) + coalesce(a.redactions, 0)
+    FROM (
+        SELECT q.* FROM embedding_queue q
+        WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model AND q.available_at <= v_now
+        ORDER BY q.available_at, q.owner_id LIMIT p_limit
+    ) q
+    LEFT JOIN LATERAL (
+        SELECT n.author, n.occurred_at, n.content AS said FROM memory_notes n
+        WHERE q.owner_kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = q.owner_id AND n.project_id = v_project
+          AND n.deleted_at IS NULL AND n.suppression = 0
+        UNION ALL
+        SELECT NULL, NULL, concat_ws(' ', last_segment(s.canonical), p.canonical,
+                   CASE WHEN f.object_entity_id IS NOT NULL THEN last_segment(o.canonical)
+                        WHEN f.value_type = 'ref' THEN last_segment(f.object_value) ELSE f.object_value END)
+        FROM graph_facts f
+        JOIN graph_entities s ON s.tenant_id = v_tenant AND s.entity_id = f.subject_entity_id
+        JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = f.object_entity_id
+        WHERE q.owner_kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = q.owner_id AND f.project_id = v_project
+          AND f.suppression = 0 AND f.confidence > p_min
+        UNION ALL
+        SELECT NULL, NULL, c.content FROM memory_cards c
+        WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
+          AND c.suppression = 0
+        UNION ALL
+        -- Of objects what stands on main.
+        SELECT NULL, NULL, o.embed_text FROM graph_objects o
+        WHERE q.owner_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main
+          AND o.canonical_id = q.owner_id AND o.deleted_at IS NULL AND o.suppression = 0
+    ) u ON true
+    LEFT JOIN LATERAL redact_text(u.said, v_patterns) r ON u.said IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.author, v_patterns) a ON u.author IS NOT NULL
+    LEFT JOIN embeddings e
+        ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = q.owner_kind
+       AND e.owner_id = q.owner_id;
 END
 $$;
 """,

@@ -1,5 +1,6 @@
 """What a version is made of: bounds, titles, hashes, and the text by which an object is found."""
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, cast
@@ -20,6 +21,8 @@ MAX_DEPTH = 32
 MAX_EMBED_TEXT = 20_000
 # PostgreSQL holds far larger numbers than anybody reads back.
 MAX_NUMBER = 10**300
+# What is called so is a secret whatever it says. Facts have the same words (alembic/functions/read_units.sql).
+SECRET_NAME = re.compile(r"api[ _-]?key|secret|token|passw(or)?d", re.IGNORECASE)
 
 
 def check_json(value: Any, field: str, *, most: int = MAX_PROPERTIES_BYTES) -> None:
@@ -80,22 +83,24 @@ def describe(row: Row, object_type: Row | None) -> Row:
 
 
 def embed_text(*, title: str | None, properties: dict[str, Any], paths: list[str] | None) -> str | None:
-    """The text that is embedded of an object: its title and the words of what counts; None when there are none."""
-    counted: list[Any] = (
-        [properties] if paths is None else [point_at(properties, parse_pointer(path)) for path in paths]
-    )
-    words = [str(value) for part in counted for value in _scalars(part) if isinstance(value, str) and value.strip()]
-    text = "\n".join(dict.fromkeys([*([title] if title else []), *words]))
+    """The text that is embedded of an object: its title and the words of what counts and is no secret; None when there
+    are none."""
+    pointers = [()] if paths is None else [parse_pointer(path) for path in paths]
+    # The way to a value names it as well.
+    counted = [point_at(properties, tokens) for tokens in pointers if not any(map(SECRET_NAME.search, tokens))]
+    words = [value for part in counted for value in _scalars(part, secrets=False) if isinstance(value, str)]
+    text = "\n".join(dict.fromkeys([*([title] if title else []), *filter(str.strip, words)]))
     return text[:MAX_EMBED_TEXT] or None
 
 
-def _scalars(value: Any) -> Iterable[Any]:
-    """Every value within a document that is neither object nor array, in its order."""
+def _scalars(value: Any, *, secrets: bool = True) -> Iterable[Any]:
+    """Every value within a document that is neither object nor array, in its order; without those named as secrets."""
     if isinstance(value, dict):
-        for member in cast(dict[str, Any], value).values():
-            yield from _scalars(member)
+        for name, member in cast(dict[str, Any], value).items():
+            if secrets or not SECRET_NAME.search(name):
+                yield from _scalars(member, secrets=secrets)
     elif isinstance(value, list):
         for member in cast(list[Any], value):
-            yield from _scalars(member)
+            yield from _scalars(member, secrets=secrets)
     else:
         yield value

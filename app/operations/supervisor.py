@@ -26,7 +26,7 @@ from app.main import asgi, build_registry, check_policies, open_database
 from app.operations.administration import Demo, ensure_demo, with_database
 from app.operations.installation import Say, database_of, migrate
 from app.recall.embedding.embedders import Embedders
-from app.recall.embedding.models import check_models
+from app.recall.embedding.models import check_active
 from app.telemetry.logs import configure_logs
 from app.telemetry.traces import configure_traces
 from app.web.edge import Edge
@@ -103,7 +103,7 @@ async def check_database(settings: Settings) -> None:
                 code="not_migrated",
             )
         await check_policies(db, strict=settings.rls_policy_strict)
-        await check_models(db, settings)
+        await check_active(db, settings)
     finally:
         await db.close()
 
@@ -306,7 +306,7 @@ async def _work(settings: Settings) -> None:
     try:
         await db.open()
         await check_policies(db, strict=settings.rls_policy_strict)
-        await check_models(db, settings)
+        await check_active(db, settings)
         worker = Worker(db, build_registry(db, settings, embedders=embedders), settings)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

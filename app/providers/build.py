@@ -22,6 +22,7 @@ DEFAULT_EMBEDDING_MODELS: dict[Provider, str] = {
     "openai": "text-embedding-3-small",
     "voyage": "voyage-3-lite",
 }
+STYLES = {"ollama": Ollama, "openai": OpenAI, "voyage": Voyage}
 HOSTED = (OPENAI_HOST, "api.voyageai.com")
 _SPEC = re.compile(r"(?P<provider>[a-z]+)(/(?P<model>[^\s@]+))?(@(?P<dimensions>\d{1,5}))?")
 
@@ -48,7 +49,7 @@ class ModelSpec:
 
     def __str__(self) -> str:
         model = f"/{self.model}" if self.model else ""
-        return f"{self.provider}{model}" + (f"@{self.dimensions}" if self.dimensions else "")
+        return f"{self.provider}{model}" + ("" if self.dimensions is None else f"@{self.dimensions}")
 
 
 def parse_model(raw: str) -> ModelSpec:
@@ -80,7 +81,7 @@ def build_embedder(spec: ModelSpec, settings: ProviderSettings) -> Embedder | No
         if spec.dimensions is not None:
             check_dimensions(local.DIMENSIONS, expected=spec.dimensions, who=f"local/{model}")
         return LocalEmbedder()
-    style = {"ollama": Ollama, "openai": OpenAI, "voyage": Voyage}[spec.provider]()
+    style = STYLES[spec.provider]()
     if spec.dimensions is not None:
         check_dimensions(spec.dimensions, expected=None, who=f"{spec.provider}/{model}")
     return RemoteEmbedder(_client(spec.provider, settings), style, model=model, dimensions=spec.dimensions)

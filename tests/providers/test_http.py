@@ -92,7 +92,7 @@ async def test_a_long_retry_after_is_left_to_the_caller(retry_after: str) -> Non
     assert int(caught.value.headers["retry-after"]) >= 120
 
 
-@pytest.mark.parametrize("retry_after", ["soon", "-1", "", "Fri, 99 Foo"])
+@pytest.mark.parametrize("retry_after", ["soon", "-1", "", "Fri, 99 Foo", "Mon, 01 Jan 2020 00:00:00 +99999999999999"])
 async def test_a_retry_after_that_says_nothing_is_ignored(retry_after: str) -> None:
     async with listening(in_turn(Answer(status=429, headers={"retry-after": retry_after}))) as server:
         with pytest.raises(ProviderDown) as caught:
@@ -160,6 +160,8 @@ async def test_a_small_answer_that_unpacks_into_a_huge_one_is_not_read_either() 
         Answer(raw=b'{"ok": "\xff"}'),
         Answer({"error": "model is loading"}),
         Answer([]),
+        Answer(raw=b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+        Answer(raw=b'{"ok":' + b'{"ok":' * 100_000),
         Answer(raw=b"not gzip", headers={"content-encoding": "gzip"}),
     ],
 )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import psycopg
@@ -43,11 +43,32 @@ class Provider(BaseHTTPRequestHandler):
         pass
 
 
+class Absurd(Provider):
+    """Answers what nobody would think of."""
+
+    answers: ClassVar = [
+        (200, {}, b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+        (429, {"retry-after": "Mon, 01 Jan 2020 00:00:00 +99999999999999"}, b""),
+        (503, {"retry-after": "Fri, 31 Dec 9999 23:59:59 -2359"}, b"{"),
+    ]
+    asked: ClassVar[list[int]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        status, headers, body = self.answers[len(self.asked) % len(self.answers)]
+        self.asked.append(status)
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
 @contextmanager
-def provider(port: int) -> Iterator[None]:
+def provider(port: int, handler: type[Provider] = Provider) -> Iterator[None]:
     """A provider that answers at a port as long as the block lasts."""
     ThreadingHTTPServer.allow_reuse_address = True
-    server = ThreadingHTTPServer(("127.0.0.1", port), Provider)
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -161,3 +182,24 @@ def test_nothing_is_refused_for_want_of_a_vector_and_the_backlog_drains_by_itsel
                 wait_for(lambda: count("embedding_queue") == 0, seconds=120, what="the backlog does not drain")
                 assert count("memory_notes") == count("embeddings") >= written + later.count(201)
                 wait_for(lambda: not recall(client)["meta"]["degraded"], seconds=30, what="recall stays degraded")
+
+
+def test_recall_goes_on_whatever_a_provider_answers(fresh_database: TestDatabase) -> None:
+    database, port = fresh_database, free_port()
+    tenancy = Tenancy(database)
+    tenancy.tenant("fen")
+    key = tenancy.key("fen", agent_id="robin", rate_limits={"write": 0, "read": 0})
+    variables = {"OLLAMA_URL": f"http://127.0.0.1:{port}", "LOG_LEVEL": "error"}
+    with psycopg.connect(database.superuser, autocommit=True) as connection:
+        connection.execute("UPDATE embedding_models SET provider = 'ollama', model = 'nomic-embed-text'")
+    with (
+        provider(port, Absurd),
+        start_service(database.url("app"), **variables) as service,
+        httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client,
+    ):
+        assert client.post("/v1/notes", json={"content": "A heron in the reeds."}).status_code == 201
+        for _ in range(4):
+            found = recall(client)
+            assert found["meta"]["degraded"]
+            assert len(found["results"]) == 1
+    assert set(Absurd.asked) == {200, 429, 503}

@@ -145,6 +145,9 @@ class GuardedEmbedder:
         one such text must not be tried again and again while all others wait."""
         if not isinstance(problem, ProviderDown) or (problem.details or {}).get("status") == TOO_MANY_REQUESTS:
             return False
+        # One that says when it wants to be asked again is busy, and not to be asked anything before.
+        if problem.retry_after:
+            return False
         try:
             async with asyncio.timeout(HARMLESS_SECONDS):
                 await self._ask([HARMLESS], query=False)

@@ -10,16 +10,20 @@ from app.config import Settings
 from app.db.database import Database
 from app.db.scope import Scope
 from app.errors import BadRequest, Conflict, NotFound, StartupError
-from app.providers.base import ProviderError, ProviderMisconfigured
+from app.providers.base import ProviderError
 from app.providers.build import DEFAULT_EMBEDDING_MODELS, ModelSpec, build_embedder, parse_model
-from app.providers.remote import NATIVE_DIMENSIONS
-from app.providers.vectors import check_dimensions
 from app.recall.embedding import queries
-from app.recall.embedding.models import ModelRow, configured_model, list_models, provider_settings
+from app.recall.embedding.models import (
+    ModelRow,
+    check_storable,
+    configured_model,
+    known_dimensions,
+    list_models,
+    provider_settings,
+    with_dimensions,
+)
 from app.recall.embedding.tasks import LEAST_CONFIDENCE
 
-# An index of pgvector takes no more.
-MAX_DIMENSIONS = 2000
 ENOUGH = 0.95
 DELETED_AT_ONCE = 5000
 NONE = "none"
@@ -76,27 +80,15 @@ def _spec(name: str) -> ModelSpec:
 async def _ask_dimensions(spec: ModelSpec, settings: Settings) -> int:
     """How long its vectors are, as it answers; refused when they are not what was asked for, or cannot be stored."""
     if spec.dimensions is not None:
-        _check_storable(spec.dimensions, spec)
+        check_storable(spec.dimensions, spec)
     embedder = build_embedder(spec, provider_settings(settings))
     assert embedder is not None
     try:
         vectors = await embedder.embed(["Which model is this?"])
     finally:
         await embedder.aclose()
-    _check_storable(vectors.shape[1], spec)
+    check_storable(vectors.shape[1], spec)
     return vectors.shape[1]
-
-
-def _check_storable(dimensions: int, spec: ModelSpec) -> None:
-    check_dimensions(dimensions, expected=spec.dimensions, who=str(spec))
-    if dimensions > MAX_DIMENSIONS:
-        raise ProviderMisconfigured(
-            f"{spec} makes vectors of {dimensions} dimensions; more than {MAX_DIMENSIONS} cannot be indexed. Ask for "
-            f"shorter ones, as in {spec.provider}/{spec.model or DEFAULT_EMBEDDING_MODELS[spec.provider]}@1024, where "
-            "the model can.",
-            code="embed_dimensions_above_ceiling",
-            details={"dimensions": dimensions, "maximum": MAX_DIMENSIONS},
-        )
 
 
 async def _register(owner: Database, spec: ModelSpec, *, dimensions: int, version: int, say: Say) -> dict[str, Any]:
@@ -124,6 +116,7 @@ async def _insert(owner: Database, provider: str, name: str, *, dimensions: int,
             values = {"provider": provider, "model": name, "version": version, "dimensions": dimensions, **row}
             # Of one with this number that was dropped, but not to the end.
             await session.execute(queries.DELETE_QUEUE, row)
+            await session.execute(queries.DELETE_COUNTS, row)
             await session.execute(queries.INSERT_MODEL, values)
     except IntegrityError as problem:
         raise Conflict("Somebody else has just added it.", code="embedding_model_exists") from problem
@@ -134,8 +127,9 @@ async def _insert(owner: Database, provider: str, name: str, *, dimensions: int,
 async def _make_indexes(owner: Database, model: ModelRow) -> None:
     parts = await _partitions(owner)
     for kind in queries.INDEXED:
-        found = await owner.call(queries.VALID_INDEX, (queries.index_name(model.model_id, kind),))
-        if found and found[0]["indisvalid"]:
+        wanted = (queries.index_type(model.dimensions), queries.index_name(model.model_id, kind))
+        found = await owner.call(queries.VALID_INDEX, wanted)
+        if found and found[0]["usable"]:
             continue
         async with owner.autocommit() as connection:
             for statement in [
@@ -269,13 +263,10 @@ async def adopt_model(owner: Database, settings: Settings, *, say: Say) -> None:
 
 async def _dimensions(spec: ModelSpec, settings: Settings) -> int:
     """Of a model that need not answer yet, as long as its vectors are known or given."""
-    given = spec.dimensions or settings.embedding_dimensions
-    spec = ModelSpec(provider=spec.provider, model=spec.model, dimensions=given)
-    family = (spec.model or DEFAULT_EMBEDDING_MODELS[spec.provider]).partition(":")[0]
-    known = None if spec.provider == "local" else given or NATIVE_DIMENSIONS.get(family)
+    spec = with_dimensions(spec, settings.embedding_dimensions)
+    known = known_dimensions(spec)
     try:
-        if known is None:
-            return await _ask_dimensions(spec, settings)
+        return await _ask_dimensions(spec, settings) if known is None else known
     except ProviderError as problem:
         raise StartupError(
             f"EMBEDDING_MODEL: {problem.message} Name the length of its vectors, as in {spec.provider}/"
@@ -283,5 +274,3 @@ async def _dimensions(spec: ModelSpec, settings: Settings) -> int:
             code=problem.code,
             details=problem.details,
         ) from problem
-    _check_storable(known, spec)
-    return known

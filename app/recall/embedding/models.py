@@ -1,7 +1,9 @@
 """The models vectors are made with: which there are, which one is active, and whether the settings agree."""
 
 import time
+from dataclasses import replace
 from datetime import datetime
+from typing import cast
 
 import msgspec
 import psycopg
@@ -10,13 +12,35 @@ import structlog
 from app.config import Settings
 from app.db.database import Database
 from app.errors import ConfigError, StartupError
-from app.providers.base import DIMENSIONALITY_MISMATCH, DIMENSIONS_BELOW_FLOOR, MIN_DIMENSIONS
-from app.providers.build import DEFAULT_EMBEDDING_MODELS, ModelSpec, ProviderSettings, parse_model
+from app.providers import local
+from app.providers.base import (
+    DIMENSIONALITY_MISMATCH,
+    DIMENSIONS_BELOW_FLOOR,
+    MIN_DIMENSIONS,
+    ProviderError,
+    ProviderMisconfigured,
+)
+from app.providers.build import (
+    DEFAULT_EMBEDDING_MODELS,
+    STYLES,
+    ModelSpec,
+    Provider,
+    ProviderSettings,
+    build_embedder,
+    parse_model,
+)
+from app.providers.remote import NATIVE_DIMENSIONS
+from app.providers.vectors import check_dimensions
 from app.recall.embedding import queries
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 CACHED_SECONDS = 2.0
+# An index of pgvector takes no more.
+MAX_DIMENSIONS = 2000
+# How long a start waits for a provider.
+PATIENCE_SECONDS = 3.0
+ADDRESSES = {"ollama": "OLLAMA_URL", "openai": "OPENAI_BASE_URL", "voyage": "VOYAGE_BASE_URL"}
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +111,48 @@ def configured_model(settings: Settings) -> ModelSpec | None:
         ) from problem
 
 
-async def check_models(db: Database, settings: Settings) -> None:
-    """Refuses to go on when EMBEDDING_DIMENSIONS is not what is stored; warns when EMBEDDING_MODEL is another one."""
+def with_dimensions(spec: ModelSpec, given: int | None) -> ModelSpec:
+    """The same with EMBEDDING_DIMENSIONS as the length of its vectors, unless it names one itself."""
+    return replace(spec, dimensions=given if spec.dimensions is None else spec.dimensions)
+
+
+def check_storable(dimensions: int, spec: ModelSpec) -> None:
+    """Raises ProviderMisconfigured unless vectors of this length are what was asked for, and can be stored."""
+    check_dimensions(dimensions, expected=spec.dimensions, who=str(spec))
+    if dimensions > MAX_DIMENSIONS:
+        raise ProviderMisconfigured(
+            f"{spec} makes vectors of {dimensions} dimensions; more than {MAX_DIMENSIONS} cannot be indexed. Ask for "
+            f"shorter ones, as in {spec.provider}/{spec.model or DEFAULT_EMBEDDING_MODELS[spec.provider]}@1024, where "
+            "the model can.",
+            code="embed_dimensions_above_ceiling",
+            details={"dimensions": dimensions, "maximum": MAX_DIMENSIONS},
+        )
+
+
+def known_dimensions(spec: ModelSpec) -> int | None:
+    """How long the vectors of EMBEDDING_MODEL are as far as that is known without asking it; refused when they cannot
+    be."""
+    family = (spec.model or DEFAULT_EMBEDDING_MODELS[spec.provider]).partition(":")[0]
+    if spec.provider == "local":
+        known = local.DIMENSIONS
+    else:
+        known = NATIVE_DIMENSIONS.get(family) if spec.dimensions is None else spec.dimensions
+    try:
+        if known is not None:
+            check_storable(known, spec)
+    except ProviderMisconfigured as problem:
+        raise StartupError(
+            f"EMBEDDING_MODEL: {problem.message} Name a length that the model has, from {MIN_DIMENSIONS} to "
+            f"{MAX_DIMENSIONS}, after @, or none; or another model.",
+            code=problem.code,
+            details=problem.details,
+        ) from problem
+    return known
+
+
+async def check_models(db: Database, settings: Settings) -> ModelRow | None:
+    """Refuses to go on when EMBEDDING_DIMENSIONS is not what is stored, or EMBEDDING_MODEL names what cannot be; warns
+    when it is another one than the active one, which is answered."""
     wanted = settings.embedding_dimensions
     if wanted is not None and wanted < MIN_DIMENSIONS:
         raise StartupError(
@@ -98,10 +162,13 @@ async def check_models(db: Database, settings: Settings) -> None:
             details={"dimensions": wanted, "minimum": MIN_DIMENSIONS},
         )
     spec = configured_model(settings)
+    if spec is not None and spec.provider != "none":
+        # The local model has one length; EMBEDDING_DIMENSIONS may be that of another, which has taken its place.
+        known_dimensions(spec if spec.provider == "local" else with_dimensions(spec, wanted))
     try:
         active = await ActiveModel()(db)
     except psycopg.errors.UndefinedTable:
-        return
+        return None
     if wanted is not None and active is not None and wanted != active.dimensions:
         raise StartupError(
             f"EMBEDDING_DIMENSIONS is {wanted}, but vectors of the active model {active.name} have "
@@ -119,3 +186,32 @@ async def check_models(db: Database, settings: Settings) -> None:
             remedy=f"palimpsest embeddings add {spec}, then palimpsest embeddings activate {spec}; or unset "
             "EMBEDDING_MODEL",
         )
+    return active
+
+
+async def check_active(db: Database, settings: Settings) -> None:
+    """As check_models; and refuses to go on when the active model answers with vectors of another length than are
+    stored. That its provider is away, slow or not well set up keeps nobody from starting."""
+    model = await check_models(db, settings)
+    if model is None or model.provider not in STYLES:
+        return
+    spec = ModelSpec(provider=cast("Provider", model.provider), model=model.model, dimensions=model.dimensions)
+    patience = min(PATIENCE_SECONDS, settings.embedding_timeout_seconds)
+    try:
+        embedder = build_embedder(spec, replace(provider_settings(settings), timeout_seconds=patience))
+        assert embedder is not None
+        try:
+            await embedder.embed(["Which model is this?"])
+        finally:
+            await embedder.aclose()
+    except ProviderError as problem:
+        if problem.code != DIMENSIONALITY_MISMATCH:
+            log.warning("embedding_model_not_checked", model=model.name, error=problem.message)
+            return
+        raise StartupError(
+            f"{problem.message} Set {ADDRESSES[model.provider]} to where the active model is still the one that was "
+            "registered; or run palimpsest embeddings activate none, start, and add this one with --model-version "
+            f"{model.version + 1}.",
+            code=problem.code,
+            details=problem.details,
+        ) from problem

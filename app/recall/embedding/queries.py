@@ -100,7 +100,10 @@ DELETE_COUNTS = text("DELETE FROM embedding_counts c WHERE c.model_id = :model_i
 PARTITIONS = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'embeddings'::regclass ORDER BY 1"""
-VALID_INDEX = "SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass(%s)"
+# Whole, and of vectors so long: one of the same name may be left of a model that was dropped, but not to the end.
+VALID_INDEX = """
+    SELECT i.indisvalid AND position(%s IN pg_get_indexdef(i.indexrelid)) > 0 AS usable
+    FROM pg_index i WHERE i.indexrelid = to_regclass(%s)"""
 
 
 # Each kind has an index of its own: in one for all, a search for facts would walk through the notes. Cards and objects
@@ -113,10 +116,15 @@ def index_name(model_id: int, kind: str) -> str:
     return f"embeddings_{model_id:d}_{kind}_idx"
 
 
+def index_type(dimensions: int) -> str:
+    """What such an index holds."""
+    return f"halfvec({dimensions:d})"
+
+
 def create_index(model_id: int, kind: str, dimensions: int, partitions: list[str]) -> list[str]:
     """The statements that make such an index while vectors of others are being written; each on its own."""
     definition = (
-        f"USING hnsw ((vector::halfvec({dimensions:d})) halfvec_ip_ops) WITH (m = 24, ef_construction = 256) "
+        f"USING hnsw ((vector::{index_type(dimensions)}) halfvec_ip_ops) WITH (m = 24, ef_construction = 256) "
         f"WHERE model_id = {model_id:d} AND owner_kind = '{kind}'"
     )
     whole = index_name(model_id, kind)

@@ -16,11 +16,18 @@ from app.web.idempotency import Answer, Once
 from app.web.pages import Page
 
 MAX_PATTERNS = 50
-# In this order: what follows a word such as token may itself be two words, of which the second is the secret.
+# As people and programs call secrets: api_key, apiKeys, AWS_SECRET_ACCESS_KEY, token_value; but no secretary, and
+# nothing that is tokenised.
+_NAME = r"(api[ _-]?key|secret(?!ar|i[ov]|ly)|secret( access)? key|token(?!i[sz][aem])|passw(or)?d)[\w-]*"
+_QUOTED = r"""("([^"\\]|\\.)+"|'([^'\\]|\\.)+')"""
+# In this order: what follows a word such as token may itself be two words, of which the second is the secret; and the
+# last one would take away the names by which secrets are found in tables, and in contradictions as cards tell them.
 BUILT_IN = (
     r"\mpk_[0-9a-f]{32}_[a-z0-9-]+",
     r"\mbearer\s+[a-z0-9._~+/=-]{8,}",
-    r"""(api[ _-]?key|secret|token|password|passwd)["']?\s*[:=]\s*("[^"]+"|'[^']+'|\S+)""",
+    rf"(?n)^\|[^|]*{_NAME}[^|]*\|([^|\\]|\\.)+",
+    rf"(?n)^- .*{_NAME}.*: .*\(confidence .* against .*$",
+    rf"""{_NAME}["']?\s*[:=]+>?\s*({_QUOTED}|\[[^]]*\]|\{{[^}}]*\}}|\S+)""",
 )
 _BACK_REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[1-9]")
 # Long runs of the same and of words: what a slow pattern is slow on.

@@ -65,6 +65,8 @@ class Bench:
     db: Database
     superuser: psycopg.Connection[dict[str, Any]]
     fakes: dict[str, FakeEmbedder] = field(default_factory=lambda: {"words": FakeEmbedder(64, max_batch=1000)})
+    instead: Embedder | None = None
+    """Asked in place of the fakes."""
     quick: dict[str, Any] = field(default_factory=lambda: {"embed_reembed_seconds": 0.0})
 
     @property
@@ -72,7 +74,7 @@ class Bench:
         return self.fakes["words"]
 
     def build(self, model: ModelRow) -> Embedder:
-        return self.fakes[model.model]
+        return self.instead or self.fakes[model.model]
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         return self.superuser.execute(query.encode(), values or None).fetchall()

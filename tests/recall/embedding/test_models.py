@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from app.errors import StartupError
 from app.providers.fake import FakeEmbedder
-from app.recall.embedding.models import ActiveModel, check_models, list_models
+from app.recall.embedding.models import ActiveModel, check_active, check_models, list_models
 from tests.conftest import TestDatabase, as_url
 from tests.providers.loopback import Answer, Asked, listening
 from tests.recall.embedding.conftest import Bench
@@ -122,6 +124,34 @@ async def test_the_indexes_of_a_new_model_are_used(bench: Bench, run: Run) -> No
     bench.superuser.execute("RESET enable_seqscan")
 
 
+async def test_a_number_used_again_after_half_a_drop_has_indexes_of_the_right_length(bench: Bench, run: Run) -> None:
+    await bench.notes("first", "second")
+    await bench.fact("Alice", "likes", "tea")
+    async with provider(64) as settings:
+        await run("add", "openai/test-model", **settings)
+    bench.fakes["test-model"] = FakeEmbedder(64, model="test-model", max_batch=1000)
+    await bench.embed_all()
+    # As a drop leaves it that ends after its first step.
+    bench.superuser.execute("DELETE FROM embedding_models WHERE model_id = 2")
+    bench.fakes["longer"] = FakeEmbedder(128, model="longer", max_batch=1000)
+    async with provider(128) as settings:
+        made = await run("add", "openai/longer", **settings)
+    assert (made["model_id"], made["dimensions"]) == (2, 128)
+    found = bench.rows("SELECT indexdef FROM pg_indexes WHERE indexname ~ '_2_(note|fact)_idx$'")
+    assert len(found) == 2 * 9
+    assert all("halfvec(128)" in row["indexdef"] for row in found)
+    assert bench.rows("SELECT * FROM embedding_counts WHERE model_id = 2 AND vectors > 0") == []
+    await bench.embed_all()
+    lengths = bench.rows("SELECT vector_dims(vector) AS n FROM embeddings WHERE model_id = 2")
+    assert [row["n"] for row in lengths] == [128] * 3
+    assert bench.one("SELECT sum(vectors) FROM embedding_counts WHERE model_id = 2") == 3
+    names = "SELECT oid FROM pg_class WHERE relname ~ '_2_(note|fact)_idx$' ORDER BY oid"
+    before = bench.rows(names)
+    async with provider(128) as settings:
+        await run("add", "openai/longer", **settings)
+    assert bench.rows(names) == before, "good ones are kept"
+
+
 async def test_another_version_of_the_same_model_is_another_model(bench: Bench, run: Run) -> None:
     async with provider() as settings:
         await run("add", "openai/test-model", **settings)
@@ -225,6 +255,86 @@ async def test_a_setting_that_differs_is_told_with_the_commands(
     assert "embedding_model_differs" in capsys.readouterr().out
     await check_models(bench.db, bench.database.settings(embedding_dimensions=64))
     assert capsys.readouterr().out == ""
+
+
+IMPOSSIBLE = [
+    ("local@512", "embed_dimensionality_mismatch"),
+    ("openai/text-embedding-3-small@32", "embed_dimensions_below_floor"),
+    ("openai/anything@0", "embed_dimensions_below_floor"),
+    ("ollama/anything@2001", "embed_dimensions_above_ceiling"),
+    ("openai/text-embedding-3-large", "embed_dimensions_above_ceiling"),
+]
+
+
+@pytest.mark.parametrize(("model", "code"), IMPOSSIBLE)
+async def test_a_model_that_cannot_be_refuses_to_start(bench: Bench, model: str, code: str) -> None:
+    with pytest.raises(StartupError, match=r"EMBEDDING_MODEL: .* after @") as refused:
+        await check_models(bench.db, bench.database.settings(embedding_model=model))
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"embedding_model": "local@384"},
+        {"embedding_model": "openai/text-embedding-3-large@1024"},
+        {"embedding_model": "openai/text-embedding-3-large", "embedding_dimensions": 64},
+        {"embedding_model": "local", "embedding_dimensions": 64},
+        {"embedding_model": "ollama/anything"},
+    ],
+)
+async def test_one_that_can_be_does_not(bench: Bench, settings: dict[str, Any]) -> None:
+    await check_models(bench.db, bench.database.settings(**settings))
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+async def test_serve_and_worker_say_that_a_model_cannot_be(bench: Bench, command: str) -> None:
+    variables = {"DATABASE_URL": bench.database.url("app"), "EMBEDDING_MODEL": "local@512"}
+    ended = await asyncio.to_thread(palimpsest, command, **variables)
+    assert ended.returncode == 1
+    assert "EMBEDDING_MODEL: local@512 makes vectors of 384 dimensions" in ended.stderr
+
+
+def switch_to_remote(bench: Bench) -> None:
+    bench.superuser.execute("UPDATE embedding_models SET provider = 'openai', model = 'test-model'")
+
+
+async def test_an_active_model_that_answers_with_another_length_refuses_to_start(bench: Bench) -> None:
+    switch_to_remote(bench)
+    async with provider(128) as settings:
+        with pytest.raises(StartupError, match=r"128 dimensions where 64 are expected.*OPENAI_BASE_URL") as refused:
+            await check_active(bench.db, bench.database.settings(openai_base_url=settings["OPENAI_BASE_URL"]))
+        assert refused.value.code == "embed_dimensionality_mismatch"
+        ended = await asyncio.to_thread(palimpsest, "worker", DATABASE_URL=bench.database.url("app"), **settings)
+        assert ended.returncode == 1
+        assert "embeddings activate none" in ended.stderr
+    async with provider(64) as settings:
+        await check_active(bench.db, bench.database.settings(openai_base_url=settings["OPENAI_BASE_URL"]))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer({"error": "loading"}, status=503, headers={"retry-after": "60"}),
+        Answer({"error": "key"}, status=401),
+        Answer({"error": "model"}, status=404),
+        Answer(raw=b"<html>"),
+        Answer({"data": []}),
+        Answer({"data": []}, delay=20.0),
+    ],
+    ids=["down", "key", "model", "no JSON", "nothing", "slow"],
+)
+async def test_a_provider_that_is_not_well_keeps_nobody_from_starting(
+    bench: Bench, answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    switch_to_remote(bench)
+    started = time.monotonic()
+    async with listening(lambda _: answer) as server:
+        await check_active(bench.db, bench.database.settings(openai_base_url=f"{server.url}/v1"))
+        assert time.monotonic() - started < 6
+        assert len(server.asked) == 1
+    assert "embedding_model_not_checked" in capsys.readouterr().out
+    await check_active(bench.db, bench.database.settings(openai_base_url="http://127.0.0.1:9/v1"))
 
 
 def models_of(conninfo: str) -> list[tuple[Any, ...]]:

@@ -10,8 +10,12 @@ import pytest
 from app.providers.base import InputRefused, ProviderDown, ProviderError, ProviderMisconfigured
 from app.providers.breaker import BreakerPolicy
 from app.providers.fake import FakeEmbedder
+from app.providers.http import JsonClient
+from app.providers.remote import OpenAI, RemoteEmbedder
 from app.recall.embedding.embedders import BACKOFF_SECONDS, GuardedEmbedder, backoff
 from app.recall.embedding.models import ModelRow
+from app.recall.embedding.tasks import LEAST_CHARACTERS
+from tests.providers.loopback import Answer, Asked, listening
 from tests.recall.embedding.conftest import Bench
 from tests.recall.embedding.test_worker import other_tenant
 
@@ -44,6 +48,145 @@ async def test_at_emb_4_a_refused_unit_is_put_off_and_blocks_nobody(bench: Bench
     bench.superuser.execute("UPDATE embedding_queue SET available_at = now()")
     await bench.embed_all()
     assert len(bench.vectors) == 21
+
+
+def fail(word: str) -> Any:
+    """As a provider that falls over a text answers: as if it were down."""
+    problem = ProviderDown("fake/words answered 500.", details={"provider": "fake", "status": 500})
+    return lambda text: problem if word in text else None
+
+
+async def test_8a_d11_a_text_that_a_provider_fails_on_is_put_off_alone(bench: Bench) -> None:
+    bench.fake.refuses = fail("poison")
+    other = await other_tenant(bench, "beta")
+    poison, *_ = await bench.notes("poison", *(f"fine {number}" for number in range(20)))
+    async with bench.working():
+        await bench.until(lambda: len(bench.vectors) == 20, seconds=5)
+        await bench.until(lambda: bench.queue[0]["attempts"] == 1, seconds=5)
+        await bench.notes("theirs", who=other)
+        await bench.notes("and ours")
+        await bench.until(lambda: len(bench.vectors) == 22, seconds=5)
+    (line,) = bench.queue
+    assert str(line["owner_id"]) == poison
+    assert (line["attempts"], line["last_error"]) == (
+        1,
+        "provider_refused_input: fake/words answers, but not for this input: fake/words answered 500.",
+    )
+    assert 20 < (line["available_at"] - datetime.now(UTC)).total_seconds() < 37
+    assert {job["last_error"] for job in bench.jobs} <= {None}
+
+
+async def test_8a_d11_many_such_texts_do_not_open_the_breaker(bench: Bench) -> None:
+    bench.fake.refuses = fail("poison")
+    await bench.notes(*(f"poison {number}" for number in range(40)), "fine")
+    async with bench.working(embed_batch_size=8):
+        await bench.until(lambda: len(bench.vectors) == 1, seconds=10)
+        await bench.until(lambda: {line["attempts"] for line in bench.queue} == {1}, seconds=10)
+    assert len(bench.queue) == 40
+
+
+async def test_8a_d11_one_that_is_down_for_every_text_costs_no_unit_an_attempt(bench: Bench) -> None:
+    async with listening(lambda _: Answer({"error": "out of memory"}, status=500)) as server:
+        bench.instead = remote(server.url)
+        await bench.notes(*(f"note {number}" for number in range(10)))
+        async with bench.working(embed_breaker_half_open_seconds=0.2):
+            await bench.until(lambda: len(server.asked) >= 12)
+        assert {(line["attempts"], line["last_error"]) for line in bench.queue} == {(0, None)}
+    assert len(bench.queue) == 10
+
+
+def remote(url: str) -> RemoteEmbedder:
+    return RemoteEmbedder(JsonClient("openai", url, backoff_seconds=0.01), OpenAI(), model="test", dimensions=64)
+
+
+def vectors_of(asked: Asked) -> Answer:
+    rows = [[1.0, float(len(text))] + [0.1] * 62 for text in asked.body["input"]]
+    return Answer({"data": [{"index": place, "embedding": row} for place, row in enumerate(rows)]})
+
+
+@pytest.mark.parametrize("status", [400, 413])
+async def test_a_text_that_is_too_long_for_a_provider_is_embedded_as_far_as_it_goes(bench: Bench, status: int) -> None:
+    def answer(asked: Asked) -> Answer:
+        if any(len(text) > 1000 for text in asked.body["input"]):
+            return Answer({"error": "fewer tokens, please"}, status=status)
+        return vectors_of(asked)
+
+    long = "word " * 600
+    async with listening(answer) as server:
+        bench.instead = remote(server.url)
+        await bench.notes(long.strip(), "short")
+        await bench.embed_all()
+        assert len(bench.vectors) == 2
+        sent = [text for asked in server.asked for text in asked.body["input"]]
+        assert "short" in sent
+        assert max(len(text) for text in sent if len(text) <= 1000) > 600, "no less than it takes"
+        calls = len(server.asked)
+        bench.superuser.execute(
+            "INSERT INTO embedding_queue (tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, "
+            "available_at) SELECT tenant_id, project_id, 'note', note_id, 1, now(), now() FROM memory_notes"
+        )
+        bench.superuser.execute("UPDATE jobs SET status = 'pending', available_at = now() WHERE kind = 'embed'")
+        await bench.embed_all()
+        assert len(server.asked) == calls, "it counts as embedded, and is not asked for again"
+
+
+async def test_a_text_that_is_refused_at_any_length_is_put_off(bench: Bench) -> None:
+    async with listening(lambda _: Answer({"error": "no"}, status=400)) as server:
+        bench.instead = remote(server.url)
+        await bench.notes(" ".join(["word"] * 600))
+        async with bench.working():
+            await bench.until(lambda: bench.queue[0]["attempts"] == 1)
+        assert [len(asked.body["input"][0]) > LEAST_CHARACTERS for asked in server.asked] == [True] * 4
+    assert bench.queue[0]["last_error"].startswith("provider_refused_input: openai answered 400")
+
+
+async def test_a_provider_is_left_alone_as_long_as_it_asks_for(bench: Bench) -> None:
+    bench.fake.problem = ProviderDown("fake/words answered 503.", retry_after=2.0, details={"status": 503})
+    await bench.notes("note")
+    async with bench.working(embed_breaker_half_open_seconds=0.1):
+        await bench.until(lambda: len(bench.fake.calls) == 1)
+        started = time.monotonic()
+        bench.fake.problem = None
+        await bench.notes("another one")
+        await asyncio.sleep(1.5)
+        assert len(bench.fake.calls) == 1, "not even to see whether it is there"
+        await bench.drained(seconds=5)
+    assert time.monotonic() - started > 1.9
+    assert len(bench.vectors) == 2
+
+
+async def test_nobody_is_left_alone_for_more_than_an_hour() -> None:
+    clock, fake = Clock(), FakeEmbedder(64)
+    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(), clock=clock)
+    for asked, kept in ((600.0, 600.0), (1e9, 3600.0)):
+        fake.problem = ProviderDown("busy", retry_after=asked)
+        with pytest.raises(ProviderDown):
+            await guarded.embed(["text"])
+        assert guarded.rest == kept
+        clock.now += kept - 1
+        assert guarded.permit(1) == 0
+        clock.now += 2
+        assert guarded.permit(1) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(raw=b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+        Answer(raw=b'{"data":' + b"[" * 5000),
+        Answer(status=429, headers={"retry-after": "Mon, 01 Jan 2020 00:00:00 +99999999999999"}),
+        Answer(status=503, headers={"retry-after": "Fri, 31 Dec 9999 23:59:59 -2359"}),
+    ],
+    ids=["deep", "deep and cut", "far away", "later than ever"],
+)
+async def test_a_query_is_done_without_a_provider_that_answers_absurdly(answer: Answer) -> None:
+    async with listening(lambda _: answer) as server:
+        embedder = remote(server.url)
+        guarded = GuardedEmbedder(WORDS, lambda _: embedder, BreakerPolicy())
+        assert await guarded.embed_query("tea", seconds=2) is None
+        with pytest.raises(ProviderError):
+            await guarded.embed(["tea"])
+        await guarded.aclose()
 
 
 def test_back_off_is_half_2_5_15_30_60_minutes_within_a_fifth() -> None:

@@ -8,13 +8,14 @@ import msgspec
 import psycopg
 import pytest
 
+from app.recall.cards.building import CardEntity, CardFact, build_card
 from app.recall.embedding.embedders import Embedders
 from app.recall.embedding.redactions import BUILT_IN
 from app.recall.query_vectors import ModelVectors
 from app.tenancy.schemas import RateLimits
 from tests.conftest import Tenancy, TestDatabase
 from tests.facts.shared import error
-from tests.recall.embedding.conftest import Bench
+from tests.recall.embedding.conftest import ROBIN, Bench
 from tests.recall.embedding.test_worker import other_tenant
 
 PATH = "/v1/admin/redactions"
@@ -28,6 +29,23 @@ SECRETS = [
     ("send it with Authorization: Bearer eyJhbGciOiJI.payload.sig", "eyJhbGciOiJI"),
     (f"my key is pk_{'0a' * 16}_{'Q' * 43} keep it", "Q" * 20),
     ("Passwd = s3cr3t!", "s3cr3t!"),
+    ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI", "wJalrXUtnFEMI"),
+    ("AWS secret access key: wJalrXUtnFEMI", "wJalrXUtnFEMI"),
+    ("secret_key: sk-abcd1234efgh", "sk-abcd1234efgh"),
+    ("token_value=tok-777888999", "tok-777888999"),
+    ("secretValue: sv-55555", "sv-55555"),
+    ('apiKeys: ["a-first", "b-second"]', "second"),
+    ('{"tokens": {"ours": "t-first", "theirs": "t-second"}}', "second"),
+    ("'password' => 'two words'", "words"),
+    (r"""{"password": "one \" two"}""", "two"),
+]
+HARMLESS = [
+    "The secret of good tea is time; she lost her password twice and bought a token for the metro.",
+    "the secret of good tea",
+    "token ring: fast",
+    "Secretary: Alice",
+    "The tokenizer: fast and small",
+    "vault read secret | jq .",
 ]
 
 
@@ -47,11 +65,84 @@ async def test_a_secret_reaches_no_provider(bench: Bench, text: str, secret: str
 
 @pytest.mark.anyio
 async def test_words_about_secrets_are_no_secrets(bench: Bench) -> None:
-    said = "The secret of good tea is time; she lost her password twice and bought a token for the metro."
-    await bench.notes(said)
+    await bench.notes(*HARMLESS)
     await bench.embed_all()
-    assert bench.seen == [said]
+    assert sorted(bench.seen) == sorted(HARMLESS)
     assert bench.rows("SELECT * FROM redaction_counts") == []
+
+
+@pytest.mark.anyio
+async def test_8a_d16_what_a_fact_says_under_the_name_of_a_secret_reaches_no_provider(bench: Bench) -> None:
+    for name in ("API_key", "has secret", "Password", "passwd of", "access token"):
+        await bench.fact("billing service", name, f"sk-live for {name}")
+    await bench.fact("billing service", "runs on", "the old server")
+    await bench.embed_all()
+    assert sorted(bench.seen) == [
+        "billing service API_key [REDACTED]",
+        "billing service Password [REDACTED]",
+        "billing service access token [REDACTED]",
+        "billing service has secret [REDACTED]",
+        "billing service passwd of [REDACTED]",
+        "billing service runs on the old server",
+    ]
+    assert bench.one("SELECT redactions FROM redaction_counts") == 5
+
+
+@pytest.mark.anyio
+async def test_8a_d16_a_tenants_patterns_hold_for_names_too(bench: Bench) -> None:
+    other = await other_tenant(bench, "beta")
+    bench.superuser.execute(
+        "INSERT INTO embedding_redactions (tenant_id, pattern_id, pattern, created_by, created_at) "
+        "VALUES ('acme', gen_random_uuid(), 'salary', 'robin', now())"
+    )
+    for who in (ROBIN, other):
+        await bench.fact("Alice", "yearly Salary", "12 pounds", who=who)
+    await bench.embed_all()
+    assert sorted(bench.seen) == ["Alice yearly Salary 12 pounds", "Alice yearly [REDACTED] [REDACTED]"]
+    assert bench.rows("SELECT tenant_id, redactions FROM redaction_counts") == [{"tenant_id": "acme", "redactions": 2}]
+
+
+def card_fact(number: int, relation: str, value: str, *against: str) -> CardFact:
+    return CardFact(
+        fact_id=str(number),
+        scope="project_shared",
+        owner_key="",
+        relation=relation,
+        value=value,
+        confidence=0.9,
+        source_trust=1.0,
+        source=None,
+        hlc=str(number),
+        valid_from="2026-01-01",
+        since="2026-01-01",
+        against=list(against),
+    )
+
+
+@pytest.mark.anyio
+async def test_8a_d16_nor_does_a_card_tell_it(bench: Bench) -> None:
+    facts = [
+        card_fact(0, "api_key", "sk-first | one"),
+        card_fact(1, "api_key", "sk-second", "0"),
+        card_fact(2, "runs on", "the old server"),
+    ]
+    card = build_card(CardEntity(canonical="billing", kind=None, aliases=[]), facts, judged=False)
+    assert card is not None
+    assert card.content.count("sk-") == 4, "in the table and among the contradictions"
+    await bench.fact("billing", "runs on", "the old server")
+    bench.superuser.execute(
+        "WITH card AS (INSERT INTO memory_cards (tenant_id, card_id, project_id, entity_id, scope, agent_id, "
+        "owner_key, content, facts, omitted, built_at) SELECT 'acme', gen_random_uuid(), 'default', subject_entity_id, "
+        "'project_shared', 'robin', '', %s, 3, 0, now() FROM graph_facts RETURNING card_id) "
+        "INSERT INTO embedding_queue (tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, available_at) "
+        "SELECT 'acme', 'default', 'card', card_id, 1, now(), now() FROM card",
+        (card.content,),
+    )
+    await bench.embed_all()
+    (seen,) = [text for text in bench.seen if text.startswith("# billing")]
+    assert "sk-" not in seen
+    assert " one" not in seen
+    assert "| runs on | the old server | 0.9 |" in seen
 
 
 @pytest.mark.anyio

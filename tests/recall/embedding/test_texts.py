@@ -28,6 +28,30 @@ def test_at_emb_7_long_texts_are_cut_to_800_tokens() -> None:
     assert len(truncated("x" * 10_000)) == MAX_CHARACTERS, "or in the midst of one, where there is no gap"
 
 
+def tokens(text: str) -> float:
+    return sum(0.25 if character.isascii() else 1 for character in text)
+
+
+def test_at_emb_7_scripts_that_models_know_less_of_are_cut_sooner() -> None:
+    assert unit_text("漢字" * 1500) == "漢字" * 400
+    assert unit_text("\U0001f375" * 5000) == "\U0001f375" * 800
+    assert unit_text("漢字" * 400) == "漢字" * 400
+    mixed = unit_text("tea чай " * 1000)
+    assert 0.9 * 800 < tokens(mixed) <= 800
+    assert mixed.endswith(("tea", "чай"))
+    accented = "café au lait, " * 180
+    assert unit_text(accented) == accented, "one letter in a word makes no other script"
+
+
+@given(st.text(alphabet="ab é漢", min_size=700, max_size=4000))
+def test_at_emb_7_no_text_has_more_than_800_tokens(text: str) -> None:
+    cut = unit_text(text)
+    assert text.startswith(cut)
+    assert tokens(cut) <= 800
+    assert cut == text or tokens(cut) > 0.5 * 800
+    assert (cut == text) == (tokens(text) <= 800)
+
+
 @given(st.text(max_size=200), st.integers(min_value=1, max_value=100))
 def test_a_cut_text_is_the_beginning_of_the_whole(text: str, characters: int) -> None:
     cut = truncated(text, characters=characters)
