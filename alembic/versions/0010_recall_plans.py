@@ -551,7 +551,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     -- The words that objects have too (app/objects/drafts.py).
-    c_secret CONSTANT text := 'api[ _-]?key|secret|token|passw(or)?d';
+    c_secret CONSTANT text := 'api[ _-]?key|secret(?!ar|i[ov]|ly)|token(?!i[sz][aem])|passw(or)?d';
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();

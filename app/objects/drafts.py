@@ -22,7 +22,7 @@ MAX_EMBED_TEXT = 20_000
 # PostgreSQL holds far larger numbers than anybody reads back.
 MAX_NUMBER = 10**300
 # What is called so is a secret whatever it says. Facts have the same words (alembic/functions/read_units.sql).
-SECRET_NAME = re.compile(r"api[ _-]?key|secret|token|passw(or)?d", re.IGNORECASE)
+SECRET_NAME = re.compile(r"api[ _-]?key|secret(?!ar|i[ov]|ly)|token(?!i[sz][aem])|passw(or)?d", re.IGNORECASE)
 
 
 def check_json(value: Any, field: str, *, most: int = MAX_PROPERTIES_BYTES) -> None:

@@ -24,6 +24,10 @@ def test_8a_d16_what_a_name_calls_a_secret_is_not_embedded(name: str) -> None:
     ]
 
 
+def test_a_secretary_is_no_secret() -> None:
+    assert embedded({"secretary": "Ann", "tokenizer": "wordpiece"}) == ["Billing", "Ann", "wordpiece"]
+
+
 def test_8a_d16_nor_is_it_when_a_path_leads_to_it() -> None:
     properties = {"auth": {"token": {"value": "hidden"}, "kind": "bearer"}, "password": ["hidden"]}
     assert embedded(properties, ["/auth/token/value", "/password/0", "/auth"]) == ["Billing", "bearer"]

@@ -76,6 +76,7 @@ async def test_8a_d16_what_a_fact_says_under_the_name_of_a_secret_reaches_no_pro
     for name in ("API_key", "has secret", "Password", "passwd of", "access token"):
         await bench.fact("billing service", name, f"sk-live for {name}")
     await bench.fact("billing service", "runs on", "the old server")
+    await bench.fact("billing service", "secretary", "Ann")
     await bench.embed_all()
     assert sorted(bench.seen) == [
         "billing service API_key [REDACTED]",
@@ -84,6 +85,7 @@ async def test_8a_d16_what_a_fact_says_under_the_name_of_a_secret_reaches_no_pro
         "billing service has secret [REDACTED]",
         "billing service passwd of [REDACTED]",
         "billing service runs on the old server",
+        "billing service secretary Ann",
     ]
     assert bench.one("SELECT redactions FROM redaction_counts") == 5
 
