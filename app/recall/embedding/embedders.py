@@ -93,7 +93,7 @@ class GuardedEmbedder:
         try:
             vectors = await self._ask(texts, query=query)
         except ProviderError as problem:
-            if not query and await self._fails_on_these(problem):
+            if await self._fails_on_these(problem):
                 refused = InputRefused(f"{self.model.name} answers, but not for this input: {problem.message}")
                 self._report(refused, len(texts))
                 raise refused from problem

@@ -155,6 +155,20 @@ async def test_a_provider_is_left_alone_as_long_as_it_asks_for(bench: Bench) -> 
     assert len(bench.vectors) == 2
 
 
+async def test_questions_that_a_provider_fails_on_do_not_keep_others_from_asking() -> None:
+    fake = FakeEmbedder(64)
+    fake.refuses = fail("poison")
+    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy())
+    for number in range(8):
+        assert await guarded.embed_query(f"poison {number}", seconds=2) is None
+    assert guarded.state == "closed"
+    assert await guarded.embed_query("a good question", seconds=2) is not None
+    fake.problem = ProviderDown("gone")
+    for _ in range(5):
+        assert await guarded.embed_query("a good question", seconds=2) is None
+    assert guarded.state == "open"
+
+
 async def test_nobody_is_left_alone_for_more_than_an_hour() -> None:
     clock, fake = Clock(), FakeEmbedder(64)
     guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(), clock=clock)
