@@ -284,6 +284,8 @@ async def find_facts(
 
 async def find_believed(db: Database, who: Principal, sought: Sought, *, ids: list[str]) -> FactCandidates:
     """Those of these facts that hold against all that is asked of facts, whoever they are about."""
+    if not ids:
+        return FactCandidates([])
     plain = msgspec.structs.replace(sought, model_id=None, vector=None, entity=None, depth=0)
     words = Words(terms=[], idf=[], total=0, average=1.0, hits=ids)
     found = await find_facts(db, who, plain, words=words, near=NearFacts([], []), notes=[])
