@@ -62,7 +62,7 @@ BEGIN
     IF v_share >= 0.05 AND v_vectors > 50 * p_limit / v_share THEN
         -- Here, and not with the function: a session that has met no vector yet does not know these settings.
         PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
-                set_config('hnsw.ef_search', least(greatest(100, 3 * p_limit / 2), 400)::text, true),
+                set_config('hnsw.ef_search', least(greatest(95, 3 * p_limit / 2), 400)::text, true),
                 set_config('hnsw.max_scan_tuples', '40000', true), set_config('enable_sort', 'off', true);
         -- The index has half the bits of each number, the answer all of them.
         IF p_model = 1 AND p_dimensions = 384 AND p_kind = 'note' AND p_known IS NULL THEN
