@@ -236,8 +236,8 @@ async def _with_parents(
     hashes = sorted({found for child in children for found in child.derived_from})
     rows = await db.query(who, queries.BY_HASH, {**place(who), "hashes": hashes})
     ids = {row["hash"]: UUID(str(row["fact_id"])) for row in reversed(rows)}
-    origins = {(child.id, ids[origin]): child for child in children for origin in child.derived_from if origin in ids}
-    first = {origin: child for (_, origin), child in reversed(origins.items())}
+    origins = [(ids[origin], child) for child in children for origin in child.derived_from if origin in ids]
+    first = dict(reversed(origins))
     here = {result.id for result in results}
     believed = await find_believed(db, who, sought, ids=sorted(str(fact) for fact in set(first) - here))
     if not asked.ask.include_contradicted:
@@ -250,7 +250,7 @@ async def _with_parents(
         for result in results
     ]
     room = asked.ask.max_results - len(results)
-    for origin, child in ((origin, child) for (_, origin), child in origins.items()):
+    for origin, child in origins:
         fact = read.pop(origin, None)
         cost = 0 if fact is None else token_cost(value_text(fact))
         if fact is None or room == 0 or used + cost > asked.ask.token_budget:

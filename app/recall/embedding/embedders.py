@@ -143,10 +143,10 @@ class GuardedEmbedder:
     async def _fails_on_these(self, problem: ProviderError) -> bool:
         """Whether a provider that seems to be down is there after all: some fail on a text as if they were away, and
         one such text must not be tried again and again while all others wait."""
-        if not isinstance(problem, ProviderDown) or (problem.details or {}).get("status") == TOO_MANY_REQUESTS:
+        if not isinstance(problem, ProviderDown):
             return False
-        # One that says when it wants to be asked again is busy, and not to be asked anything before.
-        if problem.retry_after:
+        # One that says it is asked too much, or when it wants to be asked again, is busy: not to be asked anything now.
+        if problem.retry_after or problem.details.get("status") == TOO_MANY_REQUESTS:
             return False
         try:
             async with asyncio.timeout(HARMLESS_SECONDS):

@@ -233,7 +233,7 @@ async def _embed(guarded: GuardedEmbedder, units: list[Unit], outcome: Outcome) 
 async def _embed_less(guarded: GuardedEmbedder, unit: Unit, outcome: Outcome, problem: ProviderError) -> None:
     """Asks for the beginning of a text, since one that is refused is mostly too long; puts the unit off at last."""
     text = unit.text or ""
-    for share in SHARES if (problem.details or {}).get("status") in REFUSED_INPUT else ():
+    for share in SHARES if problem.details.get("status") in REFUSED_INPUT else ():
         if len(text) * share < LEAST_CHARACTERS or not guarded.permit(1):
             break
         try:
