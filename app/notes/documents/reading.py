@@ -39,6 +39,8 @@ EMPTY_LINES = re.compile(r"\n\s*\n\s*\n+")
 # What no text holds and no database takes: NUL, the other controls, and halves of surrogate pairs.
 UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
 MAX_TITLE = 500
+# Far deeper than any page goes that people read; browsers stop at 512.
+MAX_DEPTH = 10_000
 
 
 class Extract(NamedTuple):
@@ -107,12 +109,16 @@ def html_extract(page: str) -> Extract:
     parts: list[str] = []
     node: Any = body
     root = body.mem_id
-    # By hand and not by recursion: pages may be nested as deep as they like.
+    depth = 0
+    # By hand and not by recursion: pages may be nested deeper than Python's stack.
     while node is not None:
         shown = _open(node, parts)
         child: Any = node.child if shown else None
         if child is not None:
             node = child
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise Refused("document_unreadable", f"Its elements are nested more than {MAX_DEPTH} deep.")
             continue
         while node is not None:
             _close(node, parts)
@@ -124,6 +130,7 @@ def html_extract(page: str) -> Extract:
                 break
             else:
                 node = node.parent
+                depth -= 1
     return Extract("".join(parts), title)
 
 
