@@ -71,7 +71,7 @@ async def test_a_very_long_text_counts_for_its_beginning(local: LocalEmbedder) -
     words = "the garden behind the house has an old pear tree " * 100_000
     started = time.monotonic()
     long, cut = await local.embed([words, " ".join(words.split(" ", MAX_TOKENS - 2)[: MAX_TOKENS - 2])])
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
     assert np.abs(long - cut).max() < 1e-5
 
 

@@ -172,7 +172,7 @@ def test_reranking_reorders_the_head_and_leaves_the_tail(where: Place, reranking
     assert not any("tiger" in text for text in asked["documents"])
 
 
-@pytest.mark.parametrize("fault", [{"status": 500}, {"delay": 1.5}])
+@pytest.mark.parametrize("fault", [{"status": 500}, {"delay": 4.0}])
 def test_reranking_keeps_the_order_when_it_fails_or_is_late(
     where: Place, reranking: Reranking, three: list[str], fault: dict[str, Any]
 ) -> None:
@@ -184,7 +184,7 @@ def test_reranking_keeps_the_order_when_it_fails_or_is_late(
     started = time.monotonic()
     found = where.recall("apple")
     reranking.status, reranking.delay = 200, 0.0
-    assert time.monotonic() - started < 1.4
+    assert time.monotonic() - started < 3.5
     assert [one["note_id"] for one in found["results"]] == before
     assert found["meta"]["reranked"] is False
 

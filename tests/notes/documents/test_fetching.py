@@ -101,7 +101,7 @@ async def test_what_is_refused(web: Web, name: str, code: str) -> None:
 async def test_a_slow_answer_is_given_up_as_a_whole(web: Web) -> None:
     started = time.monotonic()
     assert (await failure(f"{web.url}/slowly", seconds=0.5)).startswith("document_fetch_timeout")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 4
 
 
 async def test_redirects_carry_no_cookies(web: Web) -> None:

