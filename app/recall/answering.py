@@ -16,6 +16,7 @@ from app.facts.times import look_back
 from app.recall import queries, traces
 from app.recall.asking import Asked
 from app.recall.candidates import Sought, find_believed
+from app.recall.cards.schemas import ShownCard
 from app.recall.means import Cards, Means, QueryVector, listed, place
 from app.recall.refining import rerank
 from app.recall.rendering import render, value_text
@@ -96,6 +97,7 @@ async def answer(
         trace_id=trace_id,
         asked=asked,
         meta=meta,
+        card=_shown_card(shown),
         results=[(_kind(result), str(result.id), result.score) for result in results],
     )
     return RecallRead(
@@ -112,6 +114,21 @@ async def answer(
         trace_id=UUID(trace_id),
         meta=meta,
         tombstone_notices=notices,
+    )
+
+
+def _shown_card(shown: Cards) -> ShownCard | None:
+    card = shown.card
+    if card is None:
+        return None
+    return ShownCard(
+        card_id=card.card_id,
+        entity_id=card.entity.entity_id,
+        scope=card.scope,
+        garden_id=card.garden_id,
+        built_at=card.built_at,
+        card_stale=card.card_stale,
+        judged=shown.judged,
     )
 
 

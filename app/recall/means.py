@@ -53,6 +53,8 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
     stale: bool = False
     timed_out: bool = False
     divergent: frozenset[str] = frozenset()
+    judged: bool = False
+    """Whether the trust in sources counted."""
 
 
 def place(who: Principal) -> dict[str, Any]:

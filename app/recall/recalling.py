@@ -59,7 +59,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     most = None if lifted or sought.entity is not None else pool_size(asked)
     shown = Cards()
     if sought.entity is not None and asked.relation is None and "facts" in asked.include:
-        shown = await _cards(db, who, asked, sought.entity)
+        shown = await _cards(db, who, asked, sought.entity, judged=decided.judged)
     ranked, candidates = await _rank(db, who, asked, sought, words, scorer, most=most, divergent=shown.divergent)
     boosted = None
     if lifted:
@@ -190,7 +190,7 @@ async def _facts(
     return facts if asked.ask.include_contradicted else facts.preferred(besides=divergent)
 
 
-async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Cards:
+async def _cards(db: Database, who: Principal, asked: Asked, entity: str, *, judged: bool) -> Cards:
     if asked.as_of is not None or asked.valid_at is not None:
         # A card tells of the present.
         return Cards()
@@ -208,4 +208,5 @@ async def _cards(db: Database, who: Principal, asked: Asked, entity: str) -> Car
         stale=first.stale,
         timed_out=timed_out,
         divergent=frozenset(str(fact) for card in found if card.stale for fact in card.divergent),
+        judged=judged,
     )

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.facts.schemas import FactRead, TombstoneNotice
 from app.notes.schemas import NoteType
-from app.recall.cards.schemas import CardRead
+from app.recall.cards.schemas import CardRead, ReplayedCard
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
 
 Kind = Literal["facts", "notes"]
@@ -212,4 +212,6 @@ class ReplayedResult(Read, frozen=True, kw_only=True):
 class ReplayRead(Read, frozen=True, kw_only=True):
     trace: TraceRead
     results: list[ReplayedResult]
+    memory_card: ReplayedCard | None
+    """The card that stood beside them."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET

@@ -13,6 +13,8 @@ from app.facts import reading
 from app.facts.times import look_back, reader
 from app.recall import queries
 from app.recall.asking import Asked
+from app.recall.cards import service as cards
+from app.recall.cards.schemas import ReplayedCard, ShownCard
 from app.recall.schemas import (
     RecalledNote,
     RecallMeta,
@@ -23,6 +25,7 @@ from app.recall.schemas import (
 )
 from app.web.auth import Principal
 
+SHOWN = "memory_card"
 SCOPES = {"fact": "facts:read", "note": "notes:read"}
 
 
@@ -33,10 +36,13 @@ async def record(
     trace_id: str,
     asked: Asked,
     meta: RecallMeta,
+    card: ShownCard | None,
     results: list[tuple[str, str, float]],
 ) -> None:
     """Keeps a trace, by ids and scores alone: what is forgotten later is forgotten here too."""
     context = {**msgspec.to_builtins(meta), "kind": who.kind, "scopes": sorted(who.scopes)}
+    if card is not None:
+        context[SHOWN] = msgspec.to_builtins(card)
     found = [{"kind": kind, "id": found, "score": score} for kind, found, score in results]
     tenant, project, agent, gardens, reach = who.arguments()
     await db.call(
@@ -97,5 +103,9 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozen
             note=UNSET if row is None else RecalledNote(id=result.id, score=result.score, **row),
         )
 
+    card: ReplayedCard | None = None
+    if SHOWN in trace.context and "fact" in readable:
+        shown = msgspec.convert(trace.context[SHOWN], ShownCard, strict=False)
+        card = await cards.replay_card(db, who, shown=shown, agent_id=trace.agent_id)
     notices = await reading.notices_of(db, who, list(read.values()), denied)
-    return ReplayRead(trace=trace, results=[then(result) for result in trace.results], tombstone_notices=notices)
+    return ReplayRead(trace=trace, results=[then(result) for result in trace.results], memory_card=card, tombstone_notices=notices)

@@ -121,6 +121,63 @@ def test_what_was_forgotten_is_there_by_its_id_alone(world: World) -> None:
     assert after[kept]["exists"] is True
 
 
+def card_then(world: World, trace: str, *, by: Any = None) -> dict[str, Any]:
+    found = (by or world.robin).get(f"/v1/recall/traces/{trace}/replay")
+    assert found.status_code == 200, found.text
+    return found.json()["memory_card"]
+
+
+def with_card(world: World, entity: str, words: str) -> dict[str, Any]:
+    """The first answer whose card says so."""
+    answers: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        answers.append(world.recall("tea", entity=entity, force_refresh=True))
+        card = answers[-1]["memory_card"]
+        return card is not None and words in card["value"]["v"]
+
+    until(told)
+    return answers[-1]
+
+
+def test_a_replay_shows_the_card_as_it_was_then(world: World) -> None:
+    predicate(world.admin, name="works at", cardinality="single", status="active")
+    world.fact("Alice", "works at", "the oolong mill", confidence=0.8)
+    wrong = world.fact("Alice", "owns", "an oolong garden", confidence=0.6)
+    held = world.fact("Alice", "drinks", "oolong", confidence=0.5)
+    world.fact("Alice", "has secret", "a teapot", scope="agent_private")
+    answer = with_card(world, "Alice", "oolong mill")
+    seen = answer["memory_card"]
+    world.fact("Alice", "works at", "the coffee mill")
+    world.fact("Alice", "drinks", "oolong", confidence=0.9)
+    world.robin.post(f"/v1/facts/{wrong}/retract", json={"reason": "wrong"})
+    assert "garden" not in with_card(world, "Alice", "coffee mill")["memory_card"]["value"]["v"]
+    for by in (world.robin, world.admin):
+        then = card_then(world, answer["trace_id"], by=by)
+        assert then.pop("exists") is True
+        assert then == {name: seen[name] for name in then}
+        assert {"value", "entity", "built_at"} < set(then)
+    shown = trace_of(world, answer)["context"]["memory_card"]
+    assert (shown["card_id"], shown["entity_id"]) == (seen["card_id"], seen["entity"]["entity_id"])
+    assert not any("oolong" in str(value) for value in shown.values()), "a trace holds no content"
+    assert held in {one["id"] for one in answer["results"]}
+
+
+def test_a_replayed_card_tells_nothing_that_was_forgotten(world: World) -> None:
+    world.fact("Mallory", "drinks", "oolong")
+    world.fact("Alice", "drinks", "sencha")
+    world.fact("Alice", "knows", {"entity": "Mallory"})
+    theirs, hers = with_card(world, "Mallory", "oolong"), with_card(world, "Alice", "Mallory")
+    tombstone(world.admin, "Mallory")
+    gone = card_then(world, theirs["trace_id"])
+    assert (gone["exists"], gone["card_id"]) == (False, theirs["memory_card"]["card_id"])
+    assert not {"value", "entity"} & set(gone)
+    left = card_then(world, hers["trace_id"])
+    assert "sencha" in left["value"]["v"]
+    assert "Mallory" not in left["value"]["v"]
+    assert card_then(world, world.recall("oolong")["trace_id"]) is None
+
+
 def test_looking_back_needs_its_scope(world: World) -> None:
     world.fact("Alice", "drinks", "oolong")
     plain = world.issue(scopes=["facts:read", "notes:read"])

@@ -69,6 +69,54 @@ _OF_ENTITY = f"""
                   WHERE x.tenant_id = %(tenant)s AND x.project_id = %(project)s AND x.entity_id = f.subject_entity_id
                     AND x.scope = f.scope AND x.owner_key = f.owner_key)) AS missing) m
     LEFT JOIN ({{cards}}) c ON true ORDER BY c.entity_id, c.card_id"""  # noqa: S608 - expressions of ours, never input
+# What a card of this place told at a time, as far as the caller may read it to this day: the facts believed then with
+# the ends and the confidence of then. Of names those of today; what was hidden since is left out for everybody.
+PAST_CARD_FACTS = """
+    SELECT e.canonical, e.kind,
+           ARRAY(SELECT a.alias FROM graph_entity_aliases a
+                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id AND a.suppression = 0
+                   AND a.created_at <= %(at)s::timestamptz
+                 ORDER BY a.alias_norm) AS aliases,
+           coalesce((
+        SELECT json_agg(json_build_object(
+            'fact_id', f.fact_id, 'scope', f.scope, 'owner_key', f.owner_key, 'relation', p.canonical,
+            'value', CASE WHEN f.object_entity_id IS NOT NULL THEN o.canonical
+                          WHEN f.value_type = 'null' THEN 'null' ELSE left(f.object_value, 1000) END,
+            'confidence', f.sure, 'source_trust', f.source_trust, 'source', f.source, 'hlc', f.hlc,
+            'valid_from', to_char(f.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            'since', to_char(f.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            'against', ARRAY(
+                SELECT k.fact_a FROM fact_conflicts k
+                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.detected_at <= %(at)s::timestamptz
+                  AND (k.resolved_at IS NULL OR k.resolved_at > %(at)s::timestamptz)
+                ORDER BY k.fact_a)))
+        FROM (SELECT x.*,
+                     CASE WHEN x.closed_at > %(at)s::timestamptz THEN (
+                         SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c
+                         WHERE c.tenant_id = %(tenant)s AND c.fact_id = x.fact_id
+                           AND c.recorded_at > %(at)s::timestamptz
+                         ORDER BY c.recorded_at LIMIT 1) ELSE x.valid_until END AS ends,
+                     coalesce(
+                         (SELECT w.previous_confidence FROM fact_confidences w
+                          WHERE w.tenant_id = %(tenant)s AND w.fact_id = x.fact_id
+                            AND w.recorded_at > %(at)s::timestamptz
+                          ORDER BY w.recorded_at LIMIT 1),
+                         CASE WHEN x.retracted_at > %(at)s::timestamptz THEN (
+                             SELECT r.confidence_before FROM fact_retractions r
+                             WHERE r.tenant_id = %(tenant)s AND r.fact_id = x.fact_id
+                             ORDER BY r.retracted_at LIMIT 1) END,
+                         x.confidence) AS sure
+              FROM graph_facts x
+              WHERE x.tenant_id = %(tenant)s AND x.project_id = %(project)s AND x.subject_entity_id = e.entity_id
+                AND x.scope = %(scope)s AND x.owner_key = %(owner)s AND x.suppression = 0
+                AND x.created_at <= %(at)s::timestamptz AND x.valid_from <= %(at)s::timestamptz
+                AND (x.retracted_at IS NULL OR x.retracted_at > %(at)s::timestamptz) OFFSET 0) f
+        JOIN graph_predicates p ON p.tenant_id = %(tenant)s AND p.predicate_id = f.predicate_id
+        LEFT JOIN graph_entities o ON o.tenant_id = %(tenant)s AND o.entity_id = f.object_entity_id
+        WHERE f.ends > %(at)s::timestamptz), '[]')::text AS facts
+    FROM graph_entities e
+    WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.entity_id = %(entity)s::uuid
+      AND e.suppression = 0 AND e.merged_into IS NULL"""
 _ASKED = {
     "card": "c.card_id = %(card)s::uuid",
     "entity": "c.entity_id = %(entity)s::uuid",

@@ -38,6 +38,35 @@ class CardRead(Read, frozen=True, kw_only=True):
     """When what it tells was so."""
 
 
+class ShownCard(Read, frozen=True, kw_only=True):
+    """Which card stood beside the results of a recall: of whom, and of when, but nothing that it told."""
+
+    card_id: UUID
+    entity_id: UUID
+    scope: Visibility
+    garden_id: UUID | None
+    built_at: datetime
+    card_stale: bool
+    judged: bool
+    """Whether the trust in sources counted."""
+
+
+class ReplayedCard(Read, frozen=True, kw_only=True):
+    """A card that was shown, made again from the facts of then; `exists` is false for one whose facts were forgotten
+    since or may not be read, and after its entity was merged into another."""
+
+    card_id: UUID
+    scope: Visibility
+    garden_id: UUID | None
+    card_stale: bool
+    built_at: datetime
+    exists: bool
+    entity: EntityBrief | UnsetType = UNSET
+    value: CardValue | UnsetType = UNSET
+    facts: int | UnsetType = UNSET
+    omitted: int | UnsetType = UNSET
+
+
 class CardList(Read, frozen=True, kw_only=True):
     cards: list[CardRead]
     next_cursor: str | None
