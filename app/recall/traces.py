@@ -108,4 +108,5 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozen
         shown = msgspec.convert(trace.context[SHOWN], ShownCard, strict=False)
         card = await cards.replay_card(db, who, shown=shown, agent_id=trace.agent_id)
     notices = await reading.notices_of(db, who, list(read.values()), denied)
-    return ReplayRead(trace=trace, results=[then(result) for result in trace.results], memory_card=card, tombstone_notices=notices)
+    results = [then(result) for result in trace.results]
+    return ReplayRead(trace=trace, results=results, memory_card=card, tombstone_notices=notices)

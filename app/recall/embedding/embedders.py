@@ -68,6 +68,7 @@ class GuardedEmbedder:
         self._embedder: Embedder | None = None
         self._failures = 0
         self._rests_until = 0.0
+        self._unwelcome_until = 0.0
 
     @property
     def failing(self) -> bool:
@@ -105,7 +106,8 @@ class GuardedEmbedder:
 
     async def embed_query(self, text: str, *, seconds: float) -> list[float] | None:
         """The vector of what is looked for; None when the provider is away or slow, and recall does without it."""
-        if not self._breaker.permit(1):
+        # A failure or two keep nobody from asking, but a provider that says when it wants to be asked again does.
+        if self._unwelcome_until > self._clock() or not self._breaker.permit(1):
             return None
         try:
             async with asyncio.timeout(seconds):
@@ -169,11 +171,13 @@ class GuardedEmbedder:
             pause = min(backoff(self._failures), self._policy.probe_seconds)
             if isinstance(problem, ProviderDown):
                 # Unless it says itself how long it wants to be left alone.
-                pause = max(pause, min(problem.retry_after or 0.0, BACKOFF_SECONDS[-1]))
+                stated = min(problem.retry_after or 0.0, BACKOFF_SECONDS[-1])
+                self._unwelcome_until = self._clock() + stated
+                pause = max(pause, stated)
             self._rests_until = self._clock() + pause
         else:
             self._failures = 0
-            self._rests_until = 0.0
+            self._rests_until = self._unwelcome_until = 0.0
         EMBEDDING_BREAKER.labels(self.model.name).set(STATES[self._breaker.state])
 
 

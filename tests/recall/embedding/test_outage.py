@@ -331,3 +331,18 @@ async def test_a_query_does_not_wait_for_a_provider_that_is_away_or_slow() -> No
     started = time.monotonic()
     assert await slow.embed_query("tea", seconds=0.1) is None
     assert time.monotonic() - started < 5
+
+
+async def test_a_query_leaves_a_provider_alone_as_long_as_it_asks_for() -> None:
+    now = [100.0]
+    fake = FakeEmbedder(64)
+    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(), clock=lambda: now[0])
+    fake.problem = ProviderDown("busy", retry_after=30.0, details={"status": 429})
+    assert await guarded.embed_query("tea", seconds=1) is None
+    fake.problem = None
+    calls = len(fake.calls)
+    now[0] += 29
+    assert await guarded.embed_query("tea", seconds=1) is None
+    assert len(fake.calls) == calls
+    now[0] += 2
+    assert await guarded.embed_query("tea", seconds=1) is not None
