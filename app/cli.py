@@ -67,7 +67,7 @@ def _as_startup_error(problem: Exception) -> StartupError | None:
 def _explain(problem: AppError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"error": {"code": problem.code, "message": problem.message, "details": problem.details}}))
-    print(f"palimpsest: {problem.message}", file=sys.stderr)
+    print(f"palimpsest: {problem.message} ({problem.code})", file=sys.stderr)
     script = getattr(problem, "script", None)
     if script:
         print(f"\n{script}")
