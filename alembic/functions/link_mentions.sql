@@ -20,7 +20,7 @@ BEGIN
                ~ v_pattern
            OR EXISTS (SELECT FROM memory_history h
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
-                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before)))
                             ~ v_pattern))
     ON CONFLICT DO NOTHING;
     WITH RECURSIVE derived AS (

@@ -38,12 +38,14 @@ BEGIN
                        ts_filter(setweight(
                            CASE WHEN u.updated_at > p_known AND u.version > 1 THEN (
                                SELECT note_terms(
-                                   p_tenant, p_project, o.author, o.occurred_at, o.tags, coalesce((
-                                       SELECT h.old_content FROM memory_history h
-                                       WHERE h.tenant_id = p_tenant AND h.note_id = o.note_id AND h.created_at > p_known
-                                         AND h.old_content IS NOT NULL
-                                       ORDER BY h.created_at, h.history_id LIMIT 1), o.content))
-                               FROM memory_notes o WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
+                                   p_tenant, p_project,
+                                   CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE o.author END,
+                                   coalesce((t.before ->> 'occurred_at')::timestamptz, o.occurred_at),
+                                   CASE WHEN t.before ? 'tags' THEN ARRAY(
+                                       SELECT jsonb_array_elements_text(t.before -> 'tags')) ELSE o.tags END,
+                                   coalesce(t.content, o.content))
+                               FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
+                               WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
                            ELSE u.terms END, 'A', p_terms), '{a}')::text,
                        e.cosine) ORDER BY u.place) AS units
             FROM (
@@ -71,7 +73,12 @@ BEGIN
             -- before it turns out that nobody needs them.
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
-                WHERE v_query IS NOT NULL AND abs(u.place) <= 2 AND (u.updated_at > p_known) IS NOT TRUE
+                WHERE v_query IS NOT NULL AND abs(u.place) <= 2
+                  -- Unless its words, its author or its time are others since.
+                  AND ((u.updated_at > p_known) IS NOT TRUE OR NOT EXISTS (
+                      SELECT FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
+                      WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
+                        AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                   AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                   AND e.owner_kind = 'note' AND e.owner_id = u.note_id
                 OFFSET 0) e ON true

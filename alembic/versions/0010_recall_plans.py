@@ -1,5 +1,6 @@
 """Recall in less time and more exact: the search of the model that every installation has is planned once and finds as
-many as there are; edges too little trusted are not walked; a walk begins with whom facts are about."""
+many as there are; edges too little trusted are not walked; a walk begins with whom facts are about. Notes are shown as
+they were, with their authors, tags and times of then."""
 
 from alembic import op
 from app.db.migrations import execute_literal
@@ -11,6 +12,23 @@ branch_labels = None
 depends_on = None
 
 FUNCTIONS: tuple[str, ...] = (
+    """
+CREATE OR REPLACE FUNCTION note_then(p_tenant text, p_note uuid, p_known timestamptz)
+RETURNS TABLE (content text, before jsonb, gone boolean)
+LANGUAGE sql STABLE
+AS $$
+    SELECT (array_agg(h.old_content ORDER BY h.created_at, h.history_id) FILTER (WHERE h.old_content IS NOT NULL))[1],
+           -- Of a field that changed more than once, the first change counts: the last that is put in.
+           coalesce((
+               SELECT jsonb_object_agg(b.key, b.value ORDER BY x.created_at DESC, x.history_id DESC)
+               FROM memory_history x CROSS JOIN LATERAL jsonb_each(x.before) b
+               WHERE x.tenant_id = p_tenant AND x.note_id = p_note AND x.created_at > p_known), '{}'),
+           coalesce((array_agg(h.event ORDER BY h.created_at, h.history_id)
+                         FILTER (WHERE h.event IN ('deleted', 'merged', 'recovered')))[1] = 'recovered', false)
+    FROM memory_history h
+    WHERE h.tenant_id = p_tenant AND h.note_id = p_note AND h.created_at > p_known
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION edges_now(
     p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
@@ -239,6 +257,140 @@ BEGIN
                 WHERE r.tenant_id = p_tenant AND r.predicate_id = x.predicate_id OFFSET 0) r
             WHERE x.tenant_id = p_tenant AND x.edge_id = f.edge_id OFFSET 0) x
     ) p;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION kept_notes(p_tenant text, p_project text, p_notes uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_kept uuid[];
+    v_hold record;
+BEGIN
+    v_kept := ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+          AND (n.suppression <> 0
+               OR EXISTS (
+                   SELECT FROM note_entity_mentions m
+                   JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id = m.entity_id
+                   WHERE m.tenant_id = p_tenant AND m.note_id = n.note_id
+                     AND hidden_level(e.erased_scopes, e.held_scopes, n.scope) <> 0)
+               OR EXISTS (
+                   SELECT FROM graph_fact_evidence v
+                   JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = v.fact_id
+                   WHERE v.tenant_id = p_tenant AND v.note_id = n.note_id
+                     AND (f.suppression <> 0 OR is_held(p_tenant, f.fact_id)))
+               OR EXISTS (
+                   SELECT FROM graph_fact_supersessions s
+                   JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id IN (s.from_fact_id, s.to_fact_id)
+                   WHERE s.tenant_id = p_tenant AND s.note_id = n.note_id
+                     AND (s.suppression <> 0 OR f.suppression <> 0 OR is_held(p_tenant, f.fact_id)))
+               OR EXISTS (
+                   SELECT FROM memory_reviews r
+                   WHERE r.tenant_id = p_tenant AND n.note_id IN (r.note_id, r.target_note_id)
+                     AND r.suppression <> 0)
+               OR EXISTS (
+                   SELECT FROM document_notes d
+                   JOIN documents o ON o.tenant_id = p_tenant AND o.document_id = d.document_id
+                   WHERE d.tenant_id = p_tenant AND d.note_id = n.note_id
+                     AND (d.suppression <> 0 OR o.suppression <> 0))));
+    -- What came to name somebody since the hold was issued is not linked to it yet.
+    FOR v_hold IN
+        SELECT t.scopes, name_pattern(p_tenant, t.entity_id) AS pattern FROM tombstones t
+        WHERE t.tenant_id = p_tenant AND t.project_id = p_project AND t.legal_hold AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
+    LOOP
+        v_kept := v_kept || ARRAY(
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_kept)
+              AND (v_hold.scopes IS NULL OR n.scope = ANY (v_hold.scopes))
+              AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+                       ~ v_hold.pattern
+                   OR EXISTS (SELECT FROM memory_history h
+                              WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                                AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before)))
+                                    ~ v_hold.pattern)));
+    END LOOP;
+    RETURN v_kept;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_pattern text := name_pattern(p_tenant, p_entity);
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
+    FROM memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+               ~ v_pattern
+           OR EXISTS (SELECT FROM memory_history h
+                      WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before)))
+                            ~ v_pattern))
+    ON CONFLICT DO NOTHING;
+    WITH RECURSIVE derived AS (
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+          AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM derived d
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
+        WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
+    )
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    ON CONFLICT DO NOTHING;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
+    SELECT p_tenant, p_project, d.document_id, p_entity, v_now
+    FROM documents d
+    WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' '))))
+               ~ v_pattern
+           -- In addresses the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g'))) ~ v_pattern
+           OR normalize(lower(spelled_bytes(d.raw_content))) ~ v_pattern)
+    ON CONFLICT DO NOTHING;
+    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
+    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
+    FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+      AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
+      AND normalize(lower(f.object_value)) ~ v_pattern
+    ON CONFLICT DO NOTHING;
+    IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
+        INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
+        SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
+        FROM (
+            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ', o.type, o.subtype, o.key, o.title, o.status,
+                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
+            FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
+            UNION ALL
+            SELECT r.canonical_id, r.properties, r.evidence,
+                   concat_ws(' ', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
+            FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
+        ) x
+        -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
+        WHERE normalize(lower(x.said)) ~ v_pattern
+           -- In keys, addresses and names of types the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g'))) ~ v_pattern
+           OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
+        ON CONFLICT DO NOTHING;
+    END IF;
 END
 $$;
 """,
@@ -843,12 +995,14 @@ BEGIN
                        ts_filter(setweight(
                            CASE WHEN u.updated_at > p_known AND u.version > 1 THEN (
                                SELECT note_terms(
-                                   p_tenant, p_project, o.author, o.occurred_at, o.tags, coalesce((
-                                       SELECT h.old_content FROM memory_history h
-                                       WHERE h.tenant_id = p_tenant AND h.note_id = o.note_id AND h.created_at > p_known
-                                         AND h.old_content IS NOT NULL
-                                       ORDER BY h.created_at, h.history_id LIMIT 1), o.content))
-                               FROM memory_notes o WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
+                                   p_tenant, p_project,
+                                   CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE o.author END,
+                                   coalesce((t.before ->> 'occurred_at')::timestamptz, o.occurred_at),
+                                   CASE WHEN t.before ? 'tags' THEN ARRAY(
+                                       SELECT jsonb_array_elements_text(t.before -> 'tags')) ELSE o.tags END,
+                                   coalesce(t.content, o.content))
+                               FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
+                               WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
                            ELSE u.terms END, 'A', p_terms), '{a}')::text,
                        e.cosine) ORDER BY u.place) AS units
             FROM (
@@ -876,7 +1030,12 @@ BEGIN
             -- before it turns out that nobody needs them.
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
-                WHERE v_query IS NOT NULL AND abs(u.place) <= 2 AND (u.updated_at > p_known) IS NOT TRUE
+                WHERE v_query IS NOT NULL AND abs(u.place) <= 2
+                  -- Unless its words, its author or its time are others since.
+                  AND ((u.updated_at > p_known) IS NOT TRUE OR NOT EXISTS (
+                      SELECT FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
+                      WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
+                        AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                   AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                   AND e.owner_kind = 'note' AND e.owner_id = u.note_id
                 OFFSET 0) e ON true
@@ -1276,6 +1435,140 @@ BEGIN
                 WHERE r.tenant_id = p_tenant AND r.predicate_id = x.predicate_id OFFSET 0) r
             WHERE x.tenant_id = p_tenant AND x.edge_id = f.edge_id OFFSET 0) x
     ) p;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION kept_notes(p_tenant text, p_project text, p_notes uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_kept uuid[];
+    v_hold record;
+BEGIN
+    v_kept := ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+          AND (n.suppression <> 0
+               OR EXISTS (
+                   SELECT FROM note_entity_mentions m
+                   JOIN graph_entities e ON e.tenant_id = p_tenant AND e.entity_id = m.entity_id
+                   WHERE m.tenant_id = p_tenant AND m.note_id = n.note_id
+                     AND hidden_level(e.erased_scopes, e.held_scopes, n.scope) <> 0)
+               OR EXISTS (
+                   SELECT FROM graph_fact_evidence v
+                   JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = v.fact_id
+                   WHERE v.tenant_id = p_tenant AND v.note_id = n.note_id
+                     AND (f.suppression <> 0 OR is_held(p_tenant, f.fact_id)))
+               OR EXISTS (
+                   SELECT FROM graph_fact_supersessions s
+                   JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id IN (s.from_fact_id, s.to_fact_id)
+                   WHERE s.tenant_id = p_tenant AND s.note_id = n.note_id
+                     AND (s.suppression <> 0 OR f.suppression <> 0 OR is_held(p_tenant, f.fact_id)))
+               OR EXISTS (
+                   SELECT FROM memory_reviews r
+                   WHERE r.tenant_id = p_tenant AND n.note_id IN (r.note_id, r.target_note_id)
+                     AND r.suppression <> 0)
+               OR EXISTS (
+                   SELECT FROM document_notes d
+                   JOIN documents o ON o.tenant_id = p_tenant AND o.document_id = d.document_id
+                   WHERE d.tenant_id = p_tenant AND d.note_id = n.note_id
+                     AND (d.suppression <> 0 OR o.suppression <> 0))));
+    -- What came to name somebody since the hold was issued is not linked to it yet.
+    FOR v_hold IN
+        SELECT t.scopes, name_pattern(p_tenant, t.entity_id) AS pattern FROM tombstones t
+        WHERE t.tenant_id = p_tenant AND t.project_id = p_project AND t.legal_hold AND t.named
+          AND NOT EXISTS (SELECT FROM tombstone_revocations r
+                          WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
+    LOOP
+        v_kept := v_kept || ARRAY(
+            SELECT n.note_id FROM memory_notes n
+            WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_kept)
+              AND (v_hold.scopes IS NULL OR n.scope = ANY (v_hold.scopes))
+              AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+                       ~ v_hold.pattern
+                   OR EXISTS (SELECT FROM memory_history h
+                              WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                                AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                                    ~ v_hold.pattern)));
+    END LOOP;
+    RETURN v_kept;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_pattern text := name_pattern(p_tenant, p_entity);
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
+    FROM memory_notes n
+    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+               ~ v_pattern
+           OR EXISTS (SELECT FROM memory_history h
+                      WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
+                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason)))
+                            ~ v_pattern))
+    ON CONFLICT DO NOTHING;
+    WITH RECURSIVE derived AS (
+        SELECT n.note_id FROM note_entity_mentions m
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = m.note_id
+        WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
+          AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
+        UNION
+        SELECT n.note_id FROM derived d
+        JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
+        WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
+    )
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    ON CONFLICT DO NOTHING;
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
+    SELECT p_tenant, p_project, d.document_id, p_entity, v_now
+    FROM documents d
+    WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+      AND (normalize(lower(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' '))))
+               ~ v_pattern
+           -- In addresses the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g'))) ~ v_pattern
+           OR normalize(lower(spelled_bytes(d.raw_content))) ~ v_pattern)
+    ON CONFLICT DO NOTHING;
+    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
+    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
+    FROM graph_facts f
+    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
+      AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
+      AND normalize(lower(f.object_value)) ~ v_pattern
+    ON CONFLICT DO NOTHING;
+    IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
+        INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
+        SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
+        FROM (
+            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ', o.type, o.subtype, o.key, o.title, o.status,
+                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
+            FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
+            UNION ALL
+            SELECT r.canonical_id, r.properties, r.evidence,
+                   concat_ws(' ', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
+            FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
+        ) x
+        -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
+        WHERE normalize(lower(x.said)) ~ v_pattern
+           -- In keys, addresses and names of types the words of a name are joined by something.
+           OR normalize(lower(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g'))) ~ v_pattern
+           OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
+        ON CONFLICT DO NOTHING;
+    END IF;
 END
 $$;
 """,
@@ -2080,6 +2373,7 @@ RETYPED: tuple[tuple[str, str], ...] = (
         ),
     ),
 )
+SIGNATURES: tuple[str, ...] = ("note_then(text, uuid, timestamptz)",)
 
 
 def _make(functions: tuple[str, ...], *, gone: list[str], new: list[str]) -> None:
@@ -2093,8 +2387,14 @@ def _make(functions: tuple[str, ...], *, gone: list[str], new: list[str]) -> Non
 
 
 def upgrade() -> None:
-    _make(FUNCTIONS, gone=[before for before, _ in RETYPED], new=[now for _, now in RETYPED])
+    op.execute("ALTER TABLE memory_history ADD COLUMN before jsonb")
+    op.execute("COMMENT ON COLUMN memory_history.before IS 'the other fields that changed, as they were'")
+    _make(FUNCTIONS, gone=[before for before, _ in RETYPED], new=[now for _, now in RETYPED] + list(SIGNATURES))
 
 
 def downgrade() -> None:
-    _make(OLD_FUNCTIONS, gone=[now for _, now in RETYPED], new=[before for before, _ in RETYPED])
+    gone = [now for _, now in RETYPED]
+    _make(OLD_FUNCTIONS, gone=gone, new=[before for before, _ in RETYPED])
+    for signature in SIGNATURES:
+        op.execute(f"DROP FUNCTION {signature}")
+    op.execute("ALTER TABLE memory_history DROP COLUMN before")

@@ -170,7 +170,7 @@ def select_history(*, tenant_id: str, note_id: str, after: str | None, limit: in
     c = memory_history.c
     names = (
         "history_id", "event", "version", "changed_by", "reason", "old_content", "new_content", "proposal",
-        "created_at",
+        "before", "created_at",
     )  # fmt: skip
     statement = select(*(c[name] for name in names)).where(c.tenant_id == tenant_id, c.note_id == note_id)
     if after is not None:

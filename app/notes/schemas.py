@@ -122,6 +122,8 @@ class HistoryRead(Read, frozen=True, kw_only=True):
     new_content: str | None
     proposal: dict[str, Any] | None
     """What the pipeline proposed, and what became of it."""
+    before: dict[str, Any] | None
+    """Those of its other fields that changed, as they were."""
     created_at: datetime
 
 

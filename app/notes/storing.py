@@ -5,11 +5,16 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from app.db.database import Row, Session
 from app.errors import NotFound
 from app.notes import queries
 from app.notes.schemas import NoteRead
 from app.web.auth import Principal, new_id, require_project
+
+# What history keeps of a change, beside the words.
+RESTORED = frozenset({"type", "tags", "author", "occurred_at", "pinned"})
 
 
 async def store_notes(session: Session, who: Principal, rows: list[Row]) -> list[tuple[Row, bool]]:
@@ -47,6 +52,7 @@ def note_event(
     old: str | None = None,
     new: str | None = None,
     proposal: dict[str, Any] | None = None,
+    before: dict[str, Any] | None = None,
 ) -> Row:
     """One line of a note's history."""
     return {
@@ -64,6 +70,7 @@ def note_event(
         "old_content": old,
         "new_content": new,
         "proposal": proposal,
+        "before": before,
         "created_at": datetime.now(UTC),
     }
 
@@ -106,6 +113,7 @@ async def change_note(
         old=note["content"],
         new=None if event == "deleted" else row["content"],
         proposal=proposal,
+        before={name: msgspec.to_builtins(note[name]) for name in changes if name in RESTORED} or None,
     )
     await queries.insert_history(session, rows=[line])
     if changes.keys() & (queries.SEARCHED | {"deleted_at"}):

@@ -137,6 +137,7 @@ memory_history = Table(
     Column(
         "proposal", JSONB(none_as_null=True), nullable=True, comment="what the pipeline proposed, and what became of it"
     ),
+    Column("before", JSONB(none_as_null=True), nullable=True, comment="the other fields that changed, as they were"),
     Column("created_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id", "history_id"),
     ForeignKeyConstraint(

@@ -15,7 +15,8 @@ from app.facts.schemas import FactRead
 from app.facts.times import look_back
 from app.recall import queries, traces
 from app.recall.asking import Asked
-from app.recall.candidates import Sought, find_believed
+from app.recall.candidates import Decided, Sought, find_believed
+from app.recall.cards.building import count_tokens
 from app.recall.cards.schemas import ShownCard
 from app.recall.means import Cards, Means, QueryVector, listed, place
 from app.recall.refining import rerank
@@ -28,13 +29,14 @@ from app.recall.schemas import (
     RecallMeta,
     RecallRead,
     ScoreRead,
+    SeenFact,
+    TraceResult,
     ValueRead,
 )
 from app.recall.scoring import SECONDS_PER_DAY, Scored
 from app.retrieval.normalisation import NORMALIZATION_VERSION
 from app.retrieval.packing import TOKENS_FOR_FRAME, pack, token_cost
 from app.retrieval.salience import recency
-from app.tenancy.settings import PipelineSettings
 from app.web.auth import Principal, new_id, require_project
 
 POOL_FACTOR = 3
@@ -50,12 +52,12 @@ async def answer(
     asked: Asked,
     means: Means,
     vector: QueryVector | None,
+    decided: Decided,
     *,
     ranked: list[Scored],
     shown: Cards,
     candidates: int,
     sought: Sought | None = None,
-    settings: PipelineSettings | None = None,
     boosted: BoostRead | None = None,
 ) -> RecallRead:
     """What is returned of the ranked candidates, the most fitting first."""
@@ -64,13 +66,15 @@ async def answer(
     urgent = sorted(ranked, key=lambda one: one.id not in shown.divergent) if shown.divergent else ranked
     pool = urgent[: pool_size(asked)]
     alone = asked.entity is not None
+    seen_at = asked.as_of or decided.now()
     read = await _read(db, who, asked, pool, vector=None if alone or ask.lambda_mmr == 1 else vector)
     # What a policy hides meanwhile, or an edit took away, is not there.
     pool = [one for one in pool if one.id in read.texts]
     if ask.recency:
         pool = _fade(pool, read, asked)
     reranked = None
-    if settings is not None and settings.reranker_enabled and settings.reranker_model and pool:
+    settings = decided.pipeline
+    if settings.reranker_enabled and settings.reranker_model and pool:
         texts = [read.texts[one.id] for one in pool]
         pool, reranked = await rerank(db, who, asked.query, pool, texts, settings=settings, rerankers=means.rerankers)
     chosen, used = pack(
@@ -89,6 +93,7 @@ async def answer(
     facts = [result for result in results if isinstance(result, RecalledFact)]
     notices = await reading.notices_of(db, who, list(facts), means.denied)
     means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
+    truncated = len(taken) < candidates
     trace_id = new_id()
     meta = _meta(asked, vector, candidates, boosted=boosted, reranked=reranked)
     await traces.record(
@@ -97,8 +102,11 @@ async def answer(
         trace_id=trace_id,
         asked=asked,
         meta=meta,
+        seen_at=seen_at,
         card=_shown_card(shown),
-        results=[(_kind(result), str(result.id), result.score) for result in results],
+        tokens_used=used,
+        truncated=truncated,
+        results=[_traced(result) for result in results],
     )
     return RecallRead(
         query=asked.query,
@@ -108,13 +116,20 @@ async def answer(
         memory_card=shown.card,
         card_stale=True if shown.stale else UNSET,
         force_refresh_timeout=True if shown.timed_out else UNSET,
-        truncated=len(taken) < candidates,
+        truncated=truncated,
         scores_debug=[_explain(one) for one in taken] if ask.debug else None,
-        rendered=render(results, None if shown.card is None else shown.card.value.v) if ask.rendered else UNSET,
+        rendered=render(results, _told_card(shown, ask.token_budget - used)) if ask.rendered else UNSET,
         trace_id=UUID(trace_id),
         meta=meta,
         tombstone_notices=notices,
     )
+
+
+def _told_card(shown: Cards, room: int) -> str | None:
+    """The card as it goes into a prompt: only one that tells what is so, where the results leave room for it."""
+    if shown.card is None or shown.stale or count_tokens(shown.card.value.v) > room:
+        return None
+    return shown.card.value.v
 
 
 def _shown_card(shown: Cards) -> ShownCard | None:
@@ -132,8 +147,26 @@ def _shown_card(shown: Cards) -> ShownCard | None:
     )
 
 
-def _kind(result: RecalledFact | RecalledNote) -> str:
-    return "fact" if isinstance(result, RecalledFact) else "note"
+def _traced(result: RecalledFact | RecalledNote) -> TraceResult:
+    if isinstance(result, RecalledNote):
+        return TraceResult(kind="note", id=result.id, score=result.score)
+    seen = SeenFact(
+        valid_to=result.valid_to,
+        closed_at=result.closed_at,
+        retracted_at=result.retracted_at,
+        confidence=result.confidence,
+        source_trust=result.source_trust,
+        mentions=result.mentions,
+        contradicted=result.contradicted,
+    )
+    return TraceResult(
+        kind="fact",
+        id=result.id,
+        score=result.score,
+        hops=result.hops,
+        provenance_of=result.provenance_of,
+        seen=seen,
+    )
 
 
 def pool_size(asked: Asked) -> int:

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -197,6 +198,13 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     judged: bool
     """Whether the trust in sources counts."""
     pipeline: PipelineSettings
+    told_at: datetime
+    """The database's clock when it was asked, which is the one that history goes by; and ours."""
+    heard_at: float
+
+    def now(self) -> datetime:
+        """The database's time, as far as we know; rather a little early than late."""
+        return self.told_at + timedelta(seconds=time.monotonic() - self.heard_at)
 
 
 async def find_words(
@@ -209,8 +217,13 @@ async def find_words(
     )
     rows = [row for (row,) in answers]
     found = {kind: _words.decode(row["found"]) for kind, row in zip(kinds, rows, strict=True)}
-    pipeline = read_settings({"pipeline": rows[0]["pipeline"] or {}}) if rows else PipelineSettings()
-    return found, Decided(judged=any(row["judged"] for row in rows), pipeline=pipeline)
+    decided = Decided(
+        judged=any(row["judged"] for row in rows),
+        pipeline=read_settings({"pipeline": rows[0]["pipeline"] or {}}),
+        told_at=max(row["told_at"] for row in rows),
+        heard_at=time.monotonic(),
+    )
+    return found, decided
 
 
 async def find_notes(
@@ -307,7 +320,7 @@ def normalise(
     channels = {"lexical": split(normalisation.by_maximum(lexical))}
     if vector:
         cosines = np.concatenate([notes.cosine if notes else none, facts.cosine if facts else none])
-        channels["vector"] = split(normalisation.of_cosines(cosines))
+        channels["vector"] = split(normalisation.of_cosines(cosines, normalisation.by_maximum(lexical)))
     graph = np.concatenate([np.zeros(first), facts.graph if facts else none])
     channels["graph"] = split(normalisation.by_maximum(graph))
     return channels

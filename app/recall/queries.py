@@ -2,12 +2,12 @@
 
 _PLACE = "%(tenant)s, %(project)s, %(terms)s::text[], %(model)s::smallint, %(dimensions)s::int, %(vector)s"
 
-# The query's terms and the units of a kind that are best by them; and what the project decides.
+# The query's terms and the units of a kind that are best by them; what the project decides; and what time it is.
 RECALL_WORDS = """
     SELECT recall_words(p.tenant_id, p.project_id, %(kind)s, %(query)s, %(limit)s, %(valid_at)s::timestamptz,
                         %(as_of)s::timestamptz, %(scope)s) AS found,
            coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged,
-           p.settings -> 'pipeline' AS pipeline
+           p.settings -> 'pipeline' AS pipeline, clock_timestamp() AS told_at
     FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
 # What ranking needs of the notes a query finds.
 RECALL_NOTES = (
@@ -43,16 +43,18 @@ MENTIONING = """
     ORDER BY m.created_at DESC, m.note_id LIMIT 200"""
 # Notes by their ids, each with what it said at a time (NULL: what it says).
 NOTES = """
-    SELECT n.note_id, n.type, n.tags, n.scope, n.garden_id, n.agent_id, n.author, n.occurred_at, n.thread_id,
-           n.position, n.created_at,
-           coalesce(CASE WHEN n.updated_at > %(as_of)s::timestamptz THEN (
-               SELECT h.old_content FROM memory_history h
-               WHERE h.tenant_id = %(tenant)s AND h.note_id = n.note_id AND h.created_at > %(as_of)s::timestamptz
-                 AND h.old_content IS NOT NULL
-               ORDER BY h.created_at, h.history_id LIMIT 1) END, n.content) AS content
+    SELECT n.note_id, coalesce(t.before ->> 'type', n.type) AS type,
+           CASE WHEN t.before ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(t.before -> 'tags'))
+                ELSE n.tags END AS tags,
+           n.scope, n.garden_id, n.agent_id,
+           CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE n.author END AS author,
+           coalesce((t.before ->> 'occurred_at')::timestamptz, n.occurred_at) AS occurred_at,
+           n.thread_id, n.position, n.created_at, coalesce(t.content, n.content) AS content
     FROM unnest(%(ids)s::uuid[]) i(id)
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
-    WHERE n.suppression = 0 AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
+    LEFT JOIN LATERAL note_then(%(tenant)s, n.note_id, %(as_of)s::timestamptz) t
+        ON n.updated_at > %(as_of)s::timestamptz
+    WHERE n.suppression = 0 AND t.gone IS NOT TRUE AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
       AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
 # Notes about the entities that words name, within a time.
 BOOST_NOTES = """

@@ -46,7 +46,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     vector, (words, decided) = await asyncio.gather(_embed(who, asked, means), _words(db, who, asked))
     sought = await _sought(db, who, asked, vector, judged=decided.judged)
     if sought is None:
-        return await answer(db, who, asked, means, vector, ranked=[], shown=Cards(), candidates=0)
+        return await answer(db, who, asked, means, vector, decided, ranked=[], shown=Cards(), candidates=0)
     scorer = Scorer(
         weights={"lexical": ask.weights.lexical, "vector": ask.weights.vector, "graph": ask.weights.graph},
         fusion=ask.fusion,
@@ -71,11 +71,11 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
         asked,
         means,
         vector,
+        decided,
         ranked=ranked,
         shown=shown,
         candidates=candidates,
         sought=sought,
-        settings=decided.pipeline,
         boosted=boosted,
     )
 

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from app.facts.schemas import FactRead
 from app.recall.schemas import RecalledFact, RecalledNote
 
+NOTHING = "null"
 # As the database tells a URI from a name.
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
 
@@ -28,7 +29,7 @@ def value_text(fact: FactRead) -> str:
         return last_segment(fact.object.entity.canonical)
     value = fact.object.value
     if value is None or value is UNSET:
-        return ""
+        return NOTHING
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, msgspec.Raw):

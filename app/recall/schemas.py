@@ -178,10 +178,26 @@ class RecallRead(Read, frozen=True, kw_only=True):
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
+class SeenFact(Read, frozen=True, kw_only=True):
+    """What changes about a fact, as it was when it was shown."""
+
+    valid_to: datetime | None
+    closed_at: datetime | None
+    retracted_at: datetime | None
+    confidence: float
+    source_trust: float
+    mentions: int
+    contradicted: bool
+
+
 class TraceResult(Read, frozen=True, kw_only=True):
     kind: Literal["fact", "note"]
     id: UUID
     score: float
+    hops: int | UnsetType = UNSET
+    provenance_of: UUID | UnsetType = UNSET
+    """That fact of the answer was concluded from it."""
+    seen: SeenFact | UnsetType = UNSET
 
 
 class TraceRead(Read, frozen=True, kw_only=True):
@@ -204,6 +220,8 @@ class ReplayedResult(Read, frozen=True, kw_only=True):
     kind: Literal["fact", "note"]
     id: UUID
     score: float
+    hops: int | UnsetType = UNSET
+    provenance_of: UUID | UnsetType = UNSET
     exists: bool
     fact: FactRead | UnsetType = UNSET
     note: RecalledNote | UnsetType = UNSET

@@ -1,5 +1,6 @@
 """Traces of recall: what was asked, as whom and when, what was returned, and what that was then."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -36,14 +37,23 @@ async def record(
     trace_id: str,
     asked: Asked,
     meta: RecallMeta,
+    seen_at: datetime,
     card: ShownCard | None,
-    results: list[tuple[str, str, float]],
+    tokens_used: int,
+    truncated: bool,
+    results: list[TraceResult],
 ) -> None:
-    """Keeps a trace, by ids and scores alone: what is forgotten later is forgotten here too."""
-    context = {**msgspec.to_builtins(meta), "kind": who.kind, "scopes": sorted(who.scopes)}
+    """Keeps a trace, by ids and numbers alone: what is forgotten later is forgotten here too. What was read is what was
+    so at `seen_at`; what changed about facts at that very moment stands beside their ids."""
+    context = {
+        **msgspec.to_builtins(meta),
+        "kind": who.kind,
+        "scopes": sorted(who.scopes),
+        "tokens_used": tokens_used,
+        "truncated": truncated,
+    }
     if card is not None:
         context[SHOWN] = msgspec.to_builtins(card)
-    found = [{"kind": kind, "id": found, "score": score} for kind, found, score in results]
     tenant, project, agent, gardens, reach = who.arguments()
     await db.call(
         queries.RECORD_TRACE,
@@ -57,9 +67,9 @@ async def record(
             who.key_id,
             msgspec.json.encode(asked.plain()).decode(),
             msgspec.json.encode(context).decode(),
-            msgspec.json.encode(found).decode(),
+            msgspec.json.encode(results).decode(),
             asked.valid_at,
-            asked.as_of,
+            seen_at,
         ),
         again=False,
     )
@@ -76,7 +86,7 @@ async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRea
     if not rows:
         raise NotFound("There is no such trace.", code="trace_not_found")
     found: dict[str, Any] = dict(rows[0])
-    found["results"] = msgspec.convert(found["results"], list[TraceResult])
+    found["results"] = msgspec.convert(found["results"], list[TraceResult], strict=False)
     return TraceRead(**found)
 
 
@@ -93,13 +103,17 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozen
     said = {row["note_id"]: row for row in rows}
 
     def then(result: TraceResult) -> ReplayedResult:
-        row = said.get(result.id)
+        row, fact = said.get(result.id), read.get(result.id)
+        if fact is not None and result.seen is not UNSET:
+            fact = msgspec.structs.replace(fact, **msgspec.structs.asdict(result.seen))
         return ReplayedResult(
             kind=result.kind,
             id=result.id,
             score=result.score,
-            exists=result.id in read or row is not None,
-            fact=read.get(result.id, UNSET),
+            hops=result.hops,
+            provenance_of=result.provenance_of,
+            exists=fact is not None or row is not None,
+            fact=UNSET if fact is None else fact,
             note=UNSET if row is None else RecalledNote(id=result.id, score=result.score, **row),
         )
 

@@ -18,13 +18,15 @@ def by_maximum(scores: Scores) -> Scores:
     return np.maximum(scores, 0.0) / best if best > 0 else np.zeros_like(scores)
 
 
-def of_cosines(cosines: Scores) -> Scores:
-    """Cosines between 0 and 1, the best 1; an unknown one (NaN) counts as the worst that is known."""
-    known = cosines[~np.isnan(cosines)]
+def of_cosines(cosines: Scores, otherwise: Scores) -> Scores:
+    """Cosines between 0 and 1, the best 1. An unknown one (NaN) counts as the worst that is known, or as what is known
+    otherwise of the unit where that is more: what was written a moment ago is no worse for having no vector yet."""
+    unknown = np.isnan(cosines)
+    known = cosines[~unknown]
     if not known.size:
-        return np.zeros_like(cosines)
-    filled = np.where(np.isnan(cosines), known.min(), cosines)
-    return by_maximum(filled + COSINE_OFFSET)
+        return otherwise
+    scores = by_maximum(np.where(unknown, known.min(), cosines) + COSINE_OFFSET)
+    return np.where(unknown, np.maximum(scores, otherwise), scores)
 
 
 def fuse(channels: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores:

@@ -82,7 +82,9 @@ PAST_CARD_FACTS = """
             'fact_id', f.fact_id, 'scope', f.scope, 'owner_key', f.owner_key, 'relation', p.canonical,
             'value', CASE WHEN f.object_entity_id IS NOT NULL THEN o.canonical
                           WHEN f.value_type = 'null' THEN 'null' ELSE left(f.object_value, 1000) END,
-            'confidence', f.sure, 'source_trust', f.source_trust, 'source', f.source, 'hlc', f.hlc,
+            'confidence', fact_confidence(
+                f.fact_id, f.confidence, f.weighed_at, f.retracted_at, %(tenant)s, %(at)s::timestamptz),
+            'source_trust', f.source_trust, 'source', f.source, 'hlc', f.hlc,
             'valid_from', to_char(f.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             'since', to_char(f.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             'against', ARRAY(
@@ -90,30 +92,13 @@ PAST_CARD_FACTS = """
                 WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.detected_at <= %(at)s::timestamptz
                   AND (k.resolved_at IS NULL OR k.resolved_at > %(at)s::timestamptz)
                 ORDER BY k.fact_a)))
-        FROM (SELECT x.*,
-                     CASE WHEN x.closed_at > %(at)s::timestamptz THEN (
-                         SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c
-                         WHERE c.tenant_id = %(tenant)s AND c.fact_id = x.fact_id
-                           AND c.recorded_at > %(at)s::timestamptz
-                         ORDER BY c.recorded_at LIMIT 1) ELSE x.valid_until END AS ends,
-                     coalesce(
-                         (SELECT w.previous_confidence FROM fact_confidences w
-                          WHERE w.tenant_id = %(tenant)s AND w.fact_id = x.fact_id
-                            AND w.recorded_at > %(at)s::timestamptz
-                          ORDER BY w.recorded_at LIMIT 1),
-                         CASE WHEN x.retracted_at > %(at)s::timestamptz THEN (
-                             SELECT r.confidence_before FROM fact_retractions r
-                             WHERE r.tenant_id = %(tenant)s AND r.fact_id = x.fact_id
-                             ORDER BY r.retracted_at LIMIT 1) END,
-                         x.confidence) AS sure
-              FROM graph_facts x
-              WHERE x.tenant_id = %(tenant)s AND x.project_id = %(project)s AND x.subject_entity_id = e.entity_id
-                AND x.scope = %(scope)s AND x.owner_key = %(owner)s AND x.suppression = 0
-                AND x.created_at <= %(at)s::timestamptz AND x.valid_from <= %(at)s::timestamptz
-                AND (x.retracted_at IS NULL OR x.retracted_at > %(at)s::timestamptz) OFFSET 0) f
+        FROM graph_facts f
         JOIN graph_predicates p ON p.tenant_id = %(tenant)s AND p.predicate_id = f.predicate_id
         LEFT JOIN graph_entities o ON o.tenant_id = %(tenant)s AND o.entity_id = f.object_entity_id
-        WHERE f.ends > %(at)s::timestamptz), '[]')::text AS facts
+        WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.subject_entity_id = e.entity_id
+          AND f.scope = %(scope)s AND f.owner_key = %(owner)s AND f.suppression = 0
+          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                          %(tenant)s, %(at)s::timestamptz, %(at)s::timestamptz)), '[]')::text AS facts
     FROM graph_entities e
     WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.entity_id = %(entity)s::uuid
       AND e.suppression = 0 AND e.merged_into IS NULL"""
