@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from typing import Any
 
 import pytest
 
@@ -160,11 +161,21 @@ async def test_a_reader_that_takes_too_long_or_too_much_memory_is_stopped() -> N
         assert code in ("document_too_large", "document_unreadable")
 
 
-async def test_readers_leave_no_process_behind_when_they_are_stopped() -> None:
+async def test_readers_leave_no_process_behind_when_they_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def watched(*program: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*program, **options))
+        return started[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
     task = asyncio.create_task(parse("html", b"<div>" * 400_000, cpu_seconds=20))
     await asyncio.sleep(0.3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+    (process,) = started
+    assert process.returncode is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
