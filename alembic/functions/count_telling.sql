@@ -6,6 +6,6 @@ LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RETURN length(to_tsvector(project_language(p_tenant, p_project),
-                              regexp_replace(p_content, '[^.!?\n]+[.!]*\?+', ' ', 'g')));
+                              regexp_replace(fold_words(p_content, true), '[^.!?。\n]+[.!]*\?+', ' ', 'g')));
 END
 $$;

@@ -5,9 +5,9 @@ RETURNS tsvector
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
-    RETURN to_tsvector(p_language, concat_ws(' ',
+    RETURN to_tsvector(p_language, fold_words(concat_ws(' ',
         regexp_replace(regexp_replace(
             p_subject || ' ' || p_predicate, '([a-z])([A-Z])', '\1 \2', 'g'), '[_:/.-]+', ' ', 'g'),
-        left(p_object, 20000)));
+        left(p_object, 20000))));
 END
 $$;

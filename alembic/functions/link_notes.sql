@@ -23,9 +23,9 @@ BEGIN
         WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_sources) ORDER BY n.note_id
     LOOP
         v_terms := ARRAY(
-            SELECT t.lexeme FROM unnest(to_tsvector(v_language, (
+            SELECT t.lexeme FROM unnest(to_tsvector(v_language, fold_words((
                 SELECT string_agg(w.words[1], ' ') FROM regexp_matches(
-                    left(v_source.said, 4000), '\m([[:upper:]][[:alnum:]''’-]*|\d{4})\M', 'g') w(words)))) t
+                    left(v_source.said, 4000), '\m([[:upper:]][[:alnum:]''’-]*|\d{4})\M', 'g') w(words))))) t
             WHERE t.lexeme <> ALL (p_query)
             ORDER BY t.lexeme LIMIT 32);
         v_known := ARRAY(

@@ -6,8 +6,8 @@ RETURNS tsvector
 LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
-    RETURN to_tsvector(project_language(p_tenant, p_project), concat_ws(' ',
+    RETURN to_tsvector(project_language(p_tenant, p_project), fold_words(concat_ws(' ',
         p_author, to_char(p_occurred_at AT TIME ZONE 'UTC', 'FMDD FMMonth YYYY'), array_to_string(p_tags, ' '),
-        p_content));
+        p_content)));
 END
 $$;

@@ -8,6 +8,6 @@ AS $$
 BEGIN
     RETURN to_tsvector(
         CASE WHEN p_project IS NULL THEN 'simple'::regconfig ELSE project_language(p_tenant, p_project) END,
-        concat_ws(' ', p_title, p_key, array_to_string(p_labels, ' '), p_text));
+        fold_words(concat_ws(' ', p_title, p_key, array_to_string(p_labels, ' '), p_text)));
 END
 $$;

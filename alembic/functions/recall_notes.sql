@@ -74,13 +74,14 @@ BEGIN
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
                 WHERE v_query IS NOT NULL AND abs(u.place) <= 2
-                  -- Unless its words, its author or its time are others since.
-                  AND ((u.updated_at > p_known) IS NOT TRUE OR NOT EXISTS (
-                      SELECT FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
-                      WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
-                        AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                   AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                   AND e.owner_kind = 'note' AND e.owner_id = u.note_id
+                  -- Of other words than it says, or said then, a vector tells nothing; nor of another author or time.
+                  AND (u.updated_at <= least(p_known, e.embedded_at) OR NOT EXISTS (
+                      SELECT FROM memory_notes o
+                      CROSS JOIN LATERAL note_then(p_tenant, o.note_id, least(p_known, e.embedded_at)) t
+                      WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
+                        AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                 OFFSET 0) e ON true
         ) w);
 END

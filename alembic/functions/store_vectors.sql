@@ -82,8 +82,15 @@ BEGIN
             tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, garden_id, suppression,
             text_hash, embedded_at, vector)
         SELECT v_tenant, v_project, u.kind, u.id, 'self', p_model, o.agent_id, o.scope, o.garden_id, o.suppression,
-               decode(u.hash, 'hex'), v_now, p_vectors[u.place]::vector
-        FROM json_to_recordset(p_units) AS u(kind text, id uuid, hash text, place int)
+               decode(u.hash, 'hex'),
+               -- Of one that was changed meanwhile it is the vector of before.
+               CASE WHEN EXISTS (
+                   SELECT FROM embedding_queue q
+                   WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+                     AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at <> u.queued_at)
+               THEN u.queued_at ELSE v_now END,
+               p_vectors[u.place]::vector
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, hash text, place int, queued_at timestamptz)
         CROSS JOIN LATERAL (
             SELECT n.agent_id, n.scope, n.garden_id, n.suppression FROM memory_notes n
             WHERE u.kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = u.id
@@ -113,6 +120,16 @@ BEGIN
     )
     SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
     INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
+
+    -- What was changed and says the same to a model has the right vector to this day.
+    UPDATE embeddings e SET embedded_at = v_now
+    FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, queued_at timestamptz, gone boolean)
+    JOIN embedding_queue q ON q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+        AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at
+    JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = u.id
+    WHERE u.kind = 'note' AND u.place IS NULL AND u.gone IS NOT TRUE AND n.updated_at > e.embedded_at
+      AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+      AND e.owner_kind = u.kind AND e.owner_id = u.id;
 
     WITH gone AS (
         DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)

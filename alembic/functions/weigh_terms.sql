@@ -10,6 +10,7 @@ SET jit = off
 AS $$
 DECLARE
     v_language regconfig := project_language(p_tenant, p_project);
+    v_query text := fold_words(p_query, true);
     v_rare text[];
     v_counts bigint[];
     v_length bigint;
@@ -36,14 +37,14 @@ BEGIN
     END IF;
     average := greatest(coalesce(average, 1), 1);
     terms := ARRAY(
-        SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t
+        SELECT t.lexeme FROM unnest(to_tsvector(v_language, v_query)) t
         ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
     IF p_kind = 'object' AND EXISTS (
         SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
         WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
         -- What belongs to no project is found by its words as they are written.
         terms := ARRAY(
-            SELECT t.lexeme FROM unnest(to_tsvector('simple', p_query)) t
+            SELECT t.lexeme FROM unnest(to_tsvector('simple', v_query)) t
             WHERE t.lexeme <> ALL (terms) AND to_tsvector(v_language, t.lexeme) <> ''::tsvector
             ORDER BY t.positions[1], t.lexeme LIMIT p_terms) || terms;
     END IF;

@@ -1,6 +1,7 @@
 """Recall in less time and more exact: the search of the model that every installation has is planned once and finds as
 many as there are; edges too little trusted are not walked; a walk begins with whom facts are about. Notes are shown as
-they were, with their authors, tags and times of then."""
+they were, with their authors, tags and times of then. Words are found whatever accents they are written with, and in
+scripts without spaces."""
 
 from alembic import op
 from app.db.migrations import execute_literal
@@ -12,6 +13,40 @@ branch_labels = None
 depends_on = None
 
 FUNCTIONS: tuple[str, ...] = (
+    r"""
+CREATE OR REPLACE FUNCTION fold_words(p_text text, p_query boolean DEFAULT false)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    -- Thai, Lao, Burmese, Khmer; kana, Chinese characters and Hangul.
+    v_unspaced text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff'
+        '\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff';
+    v_text text;
+BEGIN
+    IF octet_length(p_text) = length(p_text) THEN
+        RETURN p_text;
+    END IF;
+    -- Marks are taken from Latin letters alone: elsewhere they make another letter of one.
+    v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z])[\u0300-\u036f]+', '\1', 'g');
+    v_text := translate(v_text, 'øØłŁđĐħĦı', 'oOlLdDhHi');
+    v_text := replace(replace(replace(replace(v_text, 'ß', 'ss'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe');
+    v_text := normalize(v_text, NFKC);
+    IF v_text !~ ('[' || v_unspaced || ']') THEN
+        RETURN v_text;
+    END IF;
+    RETURN (
+        SELECT string_agg(CASE WHEN m.parts[1] IS NULL THEN m.parts[2] ELSE (
+            SELECT ' ' || string_agg(CASE
+                       WHEN p_query AND cardinality(c.letters) > 1 THEN c.letters[i] || c.letters[i + 1]
+                       ELSE concat_ws(' ', c.letters[i], c.letters[i] || c.letters[i + 1]) END, ' ' ORDER BY i) || ' '
+            FROM (SELECT string_to_array(m.parts[1], NULL) AS letters) c
+            CROSS JOIN LATERAL generate_series(1, cardinality(c.letters)) i) END, '' ORDER BY m.place)
+        FROM regexp_matches(v_text, '([' || v_unspaced || ']+)|([^' || v_unspaced || ']+)', 'g')
+             WITH ORDINALITY m(parts, place));
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION note_then(p_tenant text, p_note uuid, p_known timestamptz)
 RETURNS TABLE (content text, before jsonb, gone boolean)
@@ -27,6 +62,17 @@ AS $$
                          FILTER (WHERE h.event IN ('deleted', 'merged', 'recovered')))[1] = 'recovered', false)
     FROM memory_history h
     WHERE h.tenant_id = p_tenant AND h.note_id = p_note AND h.created_at > p_known
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION count_telling(p_tenant text, p_project text, p_content text)
+RETURNS int
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN length(to_tsvector(project_language(p_tenant, p_project),
+                              regexp_replace(fold_words(p_content, true), '[^.!?。\n]+[.!]*\?+', ' ', 'g')));
+END
 $$;
 """,
     """
@@ -154,6 +200,19 @@ BEGIN
     )
     SELECT r.scope, r.entity_id, r.hops, r.edge_id, r.confidence, r.subject_id, d.out_degree, r.truncated
     FROM reached r JOIN degrees d ON d.scope = r.scope AND d.subject_id = r.subject_id;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION fact_terms(p_language regconfig, p_subject text, p_predicate text, p_object text)
+RETURNS tsvector
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(p_language, fold_words(concat_ws(' ',
+        regexp_replace(regexp_replace(
+            p_subject || ' ' || p_predicate, '([a-z])([A-Z])', '\1 \2', 'g'), '[_:/.-]+', ' ', 'g'),
+        left(p_object, 20000))));
 END
 $$;
 """,
@@ -391,6 +450,61 @@ BEGIN
            OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION link_notes(
+    p_tenant text, p_project text, p_sources uuid[], p_query text[], p_total bigint, p_average double precision,
+    p_known timestamptz, p_scope text, p_limit int)
+RETURNS TABLE (source_id uuid, note_id uuid, strength double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_language regconfig := project_language(p_tenant, p_project);
+    v_source record;
+    v_terms text[];
+    v_known text[];
+    v_counts bigint[];
+BEGIN
+    FOR v_source IN
+        SELECT n.note_id, concat_ws(' ', n.author, n.content) AS said FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_sources) ORDER BY n.note_id
+    LOOP
+        v_terms := ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector(v_language, fold_words((
+                SELECT string_agg(w.words[1], ' ') FROM regexp_matches(
+                    left(v_source.said, 4000), '\m([[:upper:]][[:alnum:]''’-]*|\d{4})\M', 'g') w(words))))) t
+            WHERE t.lexeme <> ALL (p_query)
+            ORDER BY t.lexeme LIMIT 32);
+        v_known := ARRAY(
+            SELECT l.term FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = 'note' AND l.term = ANY (v_terms)
+            ORDER BY l.term);
+        -- What is not known to be frequent is rare, or was so when it was last counted.
+        v_terms := ARRAY(SELECT t.term FROM unnest(v_terms) t(term) WHERE t.term <> ALL (v_known) ORDER BY t.term);
+        v_counts := count_documents('note', v_terms, 401);
+        v_terms := v_terms || v_known;
+        v_counts := v_counts || ARRAY(
+            SELECT l.documents FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = 'note' AND l.term = ANY (v_known)
+            ORDER BY l.term);
+        SELECT array_agg(c.term ORDER BY c.documents, c.term), array_agg(c.documents ORDER BY c.documents, c.term)
+        INTO v_terms, v_counts
+        FROM (SELECT t.term, t.documents FROM unnest(v_terms, v_counts) t(term, documents)
+              WHERE t.documents BETWEEN 2 AND least(greatest(2, 0.05 * p_total), 400)
+              ORDER BY t.documents, t.term LIMIT 5) c;
+        CONTINUE WHEN v_terms IS NULL;
+        RETURN QUERY
+        SELECT v_source.note_id, m.note_id, m.score
+        FROM match_notes(
+            v_terms, ARRAY(SELECT ln(1 + (p_total - d + 0.5) / (d + 0.5)) ^ 2 FROM unnest(v_counts) d), v_terms,
+            p_average, 1000, p_limit, p_known, p_scope) m
+        WHERE m.note_id <> v_source.note_id;
+    END LOOP;
 END
 $$;
 """,
@@ -687,6 +801,32 @@ BEGIN
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
     USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION note_terms(
+    p_tenant text, p_project text, p_author text, p_occurred_at timestamptz, p_tags text[], p_content text)
+RETURNS tsvector
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(project_language(p_tenant, p_project), fold_words(concat_ws(' ',
+        p_author, to_char(p_occurred_at AT TIME ZONE 'UTC', 'FMDD FMMonth YYYY'), array_to_string(p_tags, ' '),
+        p_content)));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION object_terms(
+    p_tenant text, p_project text, p_title text, p_key text, p_labels text[], p_text text)
+RETURNS tsvector
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(
+        CASE WHEN p_project IS NULL THEN 'simple'::regconfig ELSE project_language(p_tenant, p_project) END,
+        fold_words(concat_ws(' ', p_title, p_key, array_to_string(p_labels, ' '), p_text)));
 END
 $$;
 """,
@@ -1031,13 +1171,14 @@ BEGIN
             LEFT JOIN LATERAL (
                 SELECT -(e.vector <#> v_query) AS cosine FROM embeddings e
                 WHERE v_query IS NOT NULL AND abs(u.place) <= 2
-                  -- Unless its words, its author or its time are others since.
-                  AND ((u.updated_at > p_known) IS NOT TRUE OR NOT EXISTS (
-                      SELECT FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
-                      WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
-                        AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                   AND e.tenant_id = p_tenant AND e.model_id = p_model AND e.view = 'self'
                   AND e.owner_kind = 'note' AND e.owner_id = u.note_id
+                  -- Of other words than it says, or said then, a vector tells nothing; nor of another author or time.
+                  AND (u.updated_at <= least(p_known, e.embedded_at) OR NOT EXISTS (
+                      SELECT FROM memory_notes o
+                      CROSS JOIN LATERAL note_then(p_tenant, o.note_id, least(p_known, e.embedded_at)) t
+                      WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
+                        AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                 OFFSET 0) e ON true
         ) w);
 END
@@ -1101,6 +1242,164 @@ BEGIN
                     ELSE 0.7 * e.cosine + 0.3 * h.lexical END AS score) s
     WHERE s.score >= 0.3
     ORDER BY s.score DESC, n.note_id LIMIT p_limit;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION store_vectors(
+    p_model smallint, p_made timestamptz, p_units json, p_vectors text[], OUT skipped uuid[], OUT subjects uuid[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+    v_leads boolean;
+    v_ids uuid[];
+    v_held uuid[];
+    v_known uuid[];
+    v_added bigint;
+    v_removed bigint;
+    v_notes bigint;
+    v_facts bigint;
+BEGIN
+    v_ids := ARRAY(SELECT u.id FROM json_to_recordset(p_units) AS u(id uuid, place int) WHERE u.place IS NOT NULL);
+    PERFORM FROM embedding_models m WHERE m.model_id = p_model AND m.created_at = p_made FOR KEY SHARE;
+    IF NOT FOUND THEN
+        skipped := v_ids;
+        RETURN;
+    END IF;
+    -- What is told of words and cards is told once, however many models there are.
+    SELECT m.model_id = p_model INTO v_leads FROM embedding_models m ORDER BY m.active DESC, m.model_id LIMIT 1;
+
+    -- First of all the place that reconciliation holds too: one of the two works at a time, and neither waits for the
+    -- other with something in hand.
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    VALUES (v_tenant, v_project, p_model, 'self', 0, 0, 0, v_now)
+    ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
+
+    -- Whoever hides or erases a unit waits until its vector is there to be hidden or erased too. Nobody is waited for
+    -- here, so that nobody can wait for us in a circle.
+    v_held := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids) AND c.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids) AND f.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids) AND n.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT o.canonical_id FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        FOR SHARE SKIP LOCKED);
+    skipped := ARRAY(
+        SELECT x.id FROM (
+            SELECT c.card_id AS id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids)
+            UNION ALL
+            SELECT f.fact_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids)
+            UNION ALL
+            SELECT n.note_id FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids)
+            UNION ALL
+            SELECT o.canonical_id FROM graph_objects o
+            WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        ) x WHERE x.id <> ALL (v_held));
+
+    v_known := ARRAY(
+        SELECT e.owner_id FROM json_to_recordset(p_units) AS u(kind text, id uuid)
+        JOIN embeddings e ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+            AND e.owner_kind = u.kind AND e.owner_id = u.id);
+    WITH stored AS (
+        INSERT INTO embeddings AS e (
+            tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, garden_id, suppression,
+            text_hash, embedded_at, vector)
+        SELECT v_tenant, v_project, u.kind, u.id, 'self', p_model, o.agent_id, o.scope, o.garden_id, o.suppression,
+               decode(u.hash, 'hex'),
+               -- Of one that was changed meanwhile it is the vector of before.
+               CASE WHEN EXISTS (
+                   SELECT FROM embedding_queue q
+                   WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+                     AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at <> u.queued_at)
+               THEN u.queued_at ELSE v_now END,
+               p_vectors[u.place]::vector
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, hash text, place int, queued_at timestamptz)
+        CROSS JOIN LATERAL (
+            SELECT n.agent_id, n.scope, n.garden_id, n.suppression FROM memory_notes n
+            WHERE u.kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = u.id
+            UNION ALL
+            SELECT f.agent_id, f.scope, f.garden_id, f.suppression FROM graph_facts f
+            WHERE u.kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = u.id
+            UNION ALL
+            SELECT c.agent_id, c.scope, c.garden_id, c.suppression FROM memory_cards c
+            WHERE u.kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = u.id
+            UNION ALL
+            SELECT '', 'project_shared', NULL, o.suppression FROM graph_objects o
+            WHERE u.kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = u.id
+        ) o
+        WHERE u.place IS NOT NULL AND u.id = ANY (v_held)
+        ORDER BY u.kind, u.id
+        ON CONFLICT (tenant_id, model_id, view, owner_kind, owner_id) DO UPDATE
+        SET text_hash = excluded.text_hash, vector = excluded.vector, embedded_at = excluded.embedded_at,
+            agent_id = excluded.agent_id, scope = excluded.scope, garden_id = excluded.garden_id,
+            suppression = excluded.suppression
+        RETURNING e.owner_id <> ALL (v_known) AS is_new, e.owner_kind
+    ), told AS (
+        INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+        SELECT v_tenant, v_project, t.owner_kind, 0, 0, count(*), '-infinity' FROM stored t
+        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact', 'object') GROUP BY t.owner_kind
+        ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
+        RETURNING s.kind
+    )
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
+    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
+
+    -- What was changed and says the same to a model has the right vector to this day.
+    UPDATE embeddings e SET embedded_at = v_now
+    FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, queued_at timestamptz, gone boolean)
+    JOIN embedding_queue q ON q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+        AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at
+    JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = u.id
+    WHERE u.kind = 'note' AND u.place IS NULL AND u.gone IS NOT TRUE AND n.updated_at > e.embedded_at
+      AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+      AND e.owner_kind = u.kind AND e.owner_id = u.id;
+
+    WITH gone AS (
+        DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)
+        WHERE u.gone AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+          AND e.owner_kind = u.kind AND e.owner_id = u.id
+        RETURNING e.owner_kind
+    )
+    SELECT count(*), v_notes - count(*) FILTER (WHERE g.owner_kind = 'note'),
+           v_facts - count(*) FILTER (WHERE g.owner_kind = 'fact')
+    INTO v_removed, v_notes, v_facts FROM gone g;
+    DELETE FROM embedding_queue q
+    USING json_to_recordset(p_units) AS u(kind text, id uuid, queued_at timestamptz)
+    WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+      AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at AND u.id <> ALL (skipped);
+    UPDATE embedding_counts c
+    SET vectors = greatest(0, c.vectors + v_added - v_removed), notes = greatest(0, c.notes + v_notes),
+        facts = greatest(0, c.facts + v_facts)
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = p_model AND c.view = 'self'
+      AND (v_added > 0 OR v_removed > 0);
+    subjects := ARRAY(
+        SELECT DISTINCT f.subject_entity_id
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, gone boolean)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = u.id AND f.project_id = v_project
+        WHERE v_leads AND u.kind = 'fact' AND (u.gone OR u.place IS NOT NULL) AND u.id <> ALL (skipped)
+          AND EXISTS (SELECT FROM memory_cards c
+                      WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+                        AND c.entity_id = f.subject_entity_id));
 END
 $$;
 """,
@@ -1207,10 +1506,86 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION weigh_terms(
+    p_tenant text, p_project text, p_kind text, p_query text, p_terms int,
+    OUT terms text[], OUT documents bigint[], OUT total bigint, OUT average double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    v_language regconfig := project_language(p_tenant, p_project);
+    v_query text := fold_words(p_query, true);
+    v_rare text[];
+    v_counts bigint[];
+    v_length bigint;
+BEGIN
+    SELECT s.documents, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    FROM lexical_statistics s
+    WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
+    IF NOT FOUND THEN
+        IF p_kind = 'note' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT n.terms_length FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.deleted_at IS NULL LIMIT 20000) d;
+        ELSIF p_kind = 'object' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT o.terms_length FROM graph_objects o
+                WHERE o.tenant_id = p_tenant AND o.branch_id = ANY (main_branches(p_tenant, p_project))
+                  AND o.deleted_at IS NULL LIMIT 20000) d;
+        ELSE
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT f.terms_length FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL LIMIT 20000) d;
+        END IF;
+        average := v_length::double precision / nullif(total, 0);
+    END IF;
+    average := greatest(coalesce(average, 1), 1);
+    terms := ARRAY(
+        SELECT t.lexeme FROM unnest(to_tsvector(v_language, v_query)) t
+        ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    IF p_kind = 'object' AND EXISTS (
+        SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
+        WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
+        -- What belongs to no project is found by its words as they are written.
+        terms := ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector('simple', v_query)) t
+            WHERE t.lexeme <> ALL (terms) AND to_tsvector(v_language, t.lexeme) <> ''::tsvector
+            ORDER BY t.positions[1], t.lexeme LIMIT p_terms) || terms;
+    END IF;
+    v_rare := ARRAY(
+        SELECT t.term FROM unnest(terms) t(term)
+        WHERE NOT EXISTS (
+            SELECT FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term)
+        ORDER BY t.term);
+    v_counts := count_documents(p_kind, v_rare, 2000);
+    documents := ARRAY(
+        SELECT coalesce(l.documents, v_counts[array_position(v_rare, t.term)], 0)
+        FROM unnest(terms) WITH ORDINALITY t(term, place)
+        LEFT JOIN lexical_frequencies l
+            ON l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term
+        ORDER BY t.place);
+    total := greatest(total, (SELECT max(d) FROM unnest(documents) d));
+END
+$$;
+""",
 )
 
 # As they were.
 OLD_FUNCTIONS: tuple[str, ...] = (
+    r"""
+CREATE OR REPLACE FUNCTION count_telling(p_tenant text, p_project text, p_content text)
+RETURNS int
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN length(to_tsvector(project_language(p_tenant, p_project),
+                              regexp_replace(p_content, '[^.!?\n]+[.!]*\?+', ' ', 'g')));
+END
+$$;
+""",
     """
 CREATE OR REPLACE FUNCTION edges_now(
     p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
@@ -1332,6 +1707,19 @@ BEGIN
     )
     SELECT r.scope, r.entity_id, r.hops, r.edge_id, r.confidence, r.subject_id, d.out_degree, r.truncated
     FROM reached r JOIN degrees d ON d.scope = r.scope AND d.subject_id = r.subject_id;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION fact_terms(p_language regconfig, p_subject text, p_predicate text, p_object text)
+RETURNS tsvector
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(p_language, concat_ws(' ',
+        regexp_replace(regexp_replace(
+            p_subject || ' ' || p_predicate, '([a-z])([A-Z])', '\1 \2', 'g'), '[_:/.-]+', ' ', 'g'),
+        left(p_object, 20000)));
 END
 $$;
 """,
@@ -1569,6 +1957,61 @@ BEGIN
            OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION link_notes(
+    p_tenant text, p_project text, p_sources uuid[], p_query text[], p_total bigint, p_average double precision,
+    p_known timestamptz, p_scope text, p_limit int)
+RETURNS TABLE (source_id uuid, note_id uuid, strength double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_language regconfig := project_language(p_tenant, p_project);
+    v_source record;
+    v_terms text[];
+    v_known text[];
+    v_counts bigint[];
+BEGIN
+    FOR v_source IN
+        SELECT n.note_id, concat_ws(' ', n.author, n.content) AS said FROM memory_notes n
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_sources) ORDER BY n.note_id
+    LOOP
+        v_terms := ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector(v_language, (
+                SELECT string_agg(w.words[1], ' ') FROM regexp_matches(
+                    left(v_source.said, 4000), '\m([[:upper:]][[:alnum:]''’-]*|\d{4})\M', 'g') w(words)))) t
+            WHERE t.lexeme <> ALL (p_query)
+            ORDER BY t.lexeme LIMIT 32);
+        v_known := ARRAY(
+            SELECT l.term FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = 'note' AND l.term = ANY (v_terms)
+            ORDER BY l.term);
+        -- What is not known to be frequent is rare, or was so when it was last counted.
+        v_terms := ARRAY(SELECT t.term FROM unnest(v_terms) t(term) WHERE t.term <> ALL (v_known) ORDER BY t.term);
+        v_counts := count_documents('note', v_terms, 401);
+        v_terms := v_terms || v_known;
+        v_counts := v_counts || ARRAY(
+            SELECT l.documents FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = 'note' AND l.term = ANY (v_known)
+            ORDER BY l.term);
+        SELECT array_agg(c.term ORDER BY c.documents, c.term), array_agg(c.documents ORDER BY c.documents, c.term)
+        INTO v_terms, v_counts
+        FROM (SELECT t.term, t.documents FROM unnest(v_terms, v_counts) t(term, documents)
+              WHERE t.documents BETWEEN 2 AND least(greatest(2, 0.05 * p_total), 400)
+              ORDER BY t.documents, t.term LIMIT 5) c;
+        CONTINUE WHEN v_terms IS NULL;
+        RETURN QUERY
+        SELECT v_source.note_id, m.note_id, m.score
+        FROM match_notes(
+            v_terms, ARRAY(SELECT ln(1 + (p_total - d + 0.5) / (d + 0.5)) ^ 2 FROM unnest(v_counts) d), v_terms,
+            p_average, 1000, p_limit, p_known, p_scope) m
+        WHERE m.note_id <> v_source.note_id;
+    END LOOP;
 END
 $$;
 """,
@@ -1821,6 +2264,32 @@ BEGIN
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
     USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION note_terms(
+    p_tenant text, p_project text, p_author text, p_occurred_at timestamptz, p_tags text[], p_content text)
+RETURNS tsvector
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(project_language(p_tenant, p_project), concat_ws(' ',
+        p_author, to_char(p_occurred_at AT TIME ZONE 'UTC', 'FMDD FMMonth YYYY'), array_to_string(p_tags, ' '),
+        p_content));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION object_terms(
+    p_tenant text, p_project text, p_title text, p_key text, p_labels text[], p_text text)
+RETURNS tsvector
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN to_tsvector(
+        CASE WHEN p_project IS NULL THEN 'simple'::regconfig ELSE project_language(p_tenant, p_project) END,
+        concat_ws(' ', p_title, p_key, array_to_string(p_labels, ' '), p_text));
 END
 $$;
 """,
@@ -2236,6 +2705,147 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION store_vectors(
+    p_model smallint, p_made timestamptz, p_units json, p_vectors text[], OUT skipped uuid[], OUT subjects uuid[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_now timestamptz := clock_timestamp();
+    v_main uuid := (
+        SELECT b.branch_id FROM branches b
+        WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND b.name = 'main');
+    v_leads boolean;
+    v_ids uuid[];
+    v_held uuid[];
+    v_known uuid[];
+    v_added bigint;
+    v_removed bigint;
+    v_notes bigint;
+    v_facts bigint;
+BEGIN
+    v_ids := ARRAY(SELECT u.id FROM json_to_recordset(p_units) AS u(id uuid, place int) WHERE u.place IS NOT NULL);
+    PERFORM FROM embedding_models m WHERE m.model_id = p_model AND m.created_at = p_made FOR KEY SHARE;
+    IF NOT FOUND THEN
+        skipped := v_ids;
+        RETURN;
+    END IF;
+    -- What is told of words and cards is told once, however many models there are.
+    SELECT m.model_id = p_model INTO v_leads FROM embedding_models m ORDER BY m.active DESC, m.model_id LIMIT 1;
+
+    -- First of all the place that reconciliation holds too: one of the two works at a time, and neither waits for the
+    -- other with something in hand.
+    INSERT INTO embedding_counts AS c (
+        tenant_id, project_id, model_id, view, vectors, notes, facts, counted_at)
+    VALUES (v_tenant, v_project, p_model, 'self', 0, 0, 0, v_now)
+    ON CONFLICT (tenant_id, project_id, model_id, view) DO UPDATE SET counted_at = excluded.counted_at;
+
+    -- Whoever hides or erases a unit waits until its vector is there to be hidden or erased too. Nobody is waited for
+    -- here, so that nobody can wait for us in a circle.
+    v_held := ARRAY(
+        SELECT c.card_id FROM memory_cards c
+        WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids) AND c.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids) AND f.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT n.note_id FROM memory_notes n
+        WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids) AND n.project_id = v_project
+        FOR SHARE SKIP LOCKED);
+    v_held := v_held || ARRAY(
+        SELECT o.canonical_id FROM graph_objects o
+        WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        FOR SHARE SKIP LOCKED);
+    skipped := ARRAY(
+        SELECT x.id FROM (
+            SELECT c.card_id AS id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.card_id = ANY (v_ids)
+            UNION ALL
+            SELECT f.fact_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_ids)
+            UNION ALL
+            SELECT n.note_id FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids)
+            UNION ALL
+            SELECT o.canonical_id FROM graph_objects o
+            WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = ANY (v_ids)
+        ) x WHERE x.id <> ALL (v_held));
+
+    v_known := ARRAY(
+        SELECT e.owner_id FROM json_to_recordset(p_units) AS u(kind text, id uuid)
+        JOIN embeddings e ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+            AND e.owner_kind = u.kind AND e.owner_id = u.id);
+    WITH stored AS (
+        INSERT INTO embeddings AS e (
+            tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, garden_id, suppression,
+            text_hash, embedded_at, vector)
+        SELECT v_tenant, v_project, u.kind, u.id, 'self', p_model, o.agent_id, o.scope, o.garden_id, o.suppression,
+               decode(u.hash, 'hex'), v_now, p_vectors[u.place]::vector
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, hash text, place int)
+        CROSS JOIN LATERAL (
+            SELECT n.agent_id, n.scope, n.garden_id, n.suppression FROM memory_notes n
+            WHERE u.kind = 'note' AND n.tenant_id = v_tenant AND n.note_id = u.id
+            UNION ALL
+            SELECT f.agent_id, f.scope, f.garden_id, f.suppression FROM graph_facts f
+            WHERE u.kind = 'fact' AND f.tenant_id = v_tenant AND f.fact_id = u.id
+            UNION ALL
+            SELECT c.agent_id, c.scope, c.garden_id, c.suppression FROM memory_cards c
+            WHERE u.kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = u.id
+            UNION ALL
+            SELECT '', 'project_shared', NULL, o.suppression FROM graph_objects o
+            WHERE u.kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = u.id
+        ) o
+        WHERE u.place IS NOT NULL AND u.id = ANY (v_held)
+        ORDER BY u.kind, u.id
+        ON CONFLICT (tenant_id, model_id, view, owner_kind, owner_id) DO UPDATE
+        SET text_hash = excluded.text_hash, vector = excluded.vector, embedded_at = excluded.embedded_at,
+            agent_id = excluded.agent_id, scope = excluded.scope, garden_id = excluded.garden_id,
+            suppression = excluded.suppression
+        RETURNING e.owner_id <> ALL (v_known) AS is_new, e.owner_kind
+    ), told AS (
+        INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+        SELECT v_tenant, v_project, t.owner_kind, 0, 0, count(*), '-infinity' FROM stored t
+        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact', 'object') GROUP BY t.owner_kind
+        ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
+        RETURNING s.kind
+    )
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
+    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
+
+    WITH gone AS (
+        DELETE FROM embeddings e USING json_to_recordset(p_units) AS u(kind text, id uuid, gone boolean)
+        WHERE u.gone AND e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self'
+          AND e.owner_kind = u.kind AND e.owner_id = u.id
+        RETURNING e.owner_kind
+    )
+    SELECT count(*), v_notes - count(*) FILTER (WHERE g.owner_kind = 'note'),
+           v_facts - count(*) FILTER (WHERE g.owner_kind = 'fact')
+    INTO v_removed, v_notes, v_facts FROM gone g;
+    DELETE FROM embedding_queue q
+    USING json_to_recordset(p_units) AS u(kind text, id uuid, queued_at timestamptz)
+    WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model
+      AND q.owner_kind = u.kind AND q.owner_id = u.id AND q.queued_at = u.queued_at AND u.id <> ALL (skipped);
+    UPDATE embedding_counts c
+    SET vectors = greatest(0, c.vectors + v_added - v_removed), notes = greatest(0, c.notes + v_notes),
+        facts = greatest(0, c.facts + v_facts)
+    WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = p_model AND c.view = 'self'
+      AND (v_added > 0 OR v_removed > 0);
+    subjects := ARRAY(
+        SELECT DISTINCT f.subject_entity_id
+        FROM json_to_recordset(p_units) AS u(kind text, id uuid, place int, gone boolean)
+        JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = u.id AND f.project_id = v_project
+        WHERE v_leads AND u.kind = 'fact' AND (u.gone OR u.place IS NOT NULL) AND u.id <> ALL (skipped)
+          AND EXISTS (SELECT FROM memory_cards c
+                      WHERE c.tenant_id = v_tenant AND c.project_id = v_project
+                        AND c.entity_id = f.subject_entity_id));
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION walk_edges(
     p_tenant text, p_project text, p_scope text, p_seeds uuid[], p_depth int, p_direction text, p_relations uuid[],
     p_confidence double precision, p_trust double precision, p_valid timestamptz, p_known timestamptz, p_fans int[],
@@ -2338,6 +2948,70 @@ BEGIN
 END
 $$;
 """,
+    """
+CREATE OR REPLACE FUNCTION weigh_terms(
+    p_tenant text, p_project text, p_kind text, p_query text, p_terms int,
+    OUT terms text[], OUT documents bigint[], OUT total bigint, OUT average double precision)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    v_language regconfig := project_language(p_tenant, p_project);
+    v_rare text[];
+    v_counts bigint[];
+    v_length bigint;
+BEGIN
+    SELECT s.documents, s.total_length::double precision / nullif(s.documents, 0) INTO total, average
+    FROM lexical_statistics s
+    WHERE s.tenant_id = p_tenant AND s.project_id = p_project AND s.kind = p_kind AND s.documents > 0;
+    IF NOT FOUND THEN
+        IF p_kind = 'note' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT n.terms_length FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.deleted_at IS NULL LIMIT 20000) d;
+        ELSIF p_kind = 'object' THEN
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT o.terms_length FROM graph_objects o
+                WHERE o.tenant_id = p_tenant AND o.branch_id = ANY (main_branches(p_tenant, p_project))
+                  AND o.deleted_at IS NULL LIMIT 20000) d;
+        ELSE
+            SELECT count(*), sum(d.terms_length) INTO total, v_length FROM (
+                SELECT f.terms_length FROM graph_facts f
+                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.retracted_at IS NULL LIMIT 20000) d;
+        END IF;
+        average := v_length::double precision / nullif(total, 0);
+    END IF;
+    average := greatest(coalesce(average, 1), 1);
+    terms := ARRAY(
+        SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t
+        ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    IF p_kind = 'object' AND EXISTS (
+        SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
+        WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
+        -- What belongs to no project is found by its words as they are written.
+        terms := ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector('simple', p_query)) t
+            WHERE t.lexeme <> ALL (terms) AND to_tsvector(v_language, t.lexeme) <> ''::tsvector
+            ORDER BY t.positions[1], t.lexeme LIMIT p_terms) || terms;
+    END IF;
+    v_rare := ARRAY(
+        SELECT t.term FROM unnest(terms) t(term)
+        WHERE NOT EXISTS (
+            SELECT FROM lexical_frequencies l
+            WHERE l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term)
+        ORDER BY t.term);
+    v_counts := count_documents(p_kind, v_rare, 2000);
+    documents := ARRAY(
+        SELECT coalesce(l.documents, v_counts[array_position(v_rare, t.term)], 0)
+        FROM unnest(terms) WITH ORDINALITY t(term, place)
+        LEFT JOIN lexical_frequencies l
+            ON l.tenant_id = p_tenant AND l.project_id = p_project AND l.kind = p_kind AND l.term = t.term
+        ORDER BY t.place);
+    total := greatest(total, (SELECT max(d) FROM unnest(documents) d));
+END
+$$;
+""",
 )
 
 # Functions with other arguments than before: made anew instead of replaced.
@@ -2373,7 +3047,17 @@ RETYPED: tuple[tuple[str, str], ...] = (
         ),
     ),
 )
-SIGNATURES: tuple[str, ...] = ("note_then(text, uuid, timestamptz)",)
+SIGNATURES: tuple[str, ...] = (
+    "fold_words(text, boolean)",
+    "note_then(text, uuid, timestamptz)",
+)
+
+# What was written before is read anew, by a job for each project: its words are looked for otherwise now.
+REREAD = """
+INSERT INTO jobs (tenant_id, job_id, project_id, kind, payload, dedupe_key, created_by, available_at, created_at)
+SELECT p.tenant_id, make_id(), p.project_id, 'reindex', '{}', 'reindex', 'schedule', now(), now() FROM projects p
+ON CONFLICT DO NOTHING
+"""
 
 
 def _make(functions: tuple[str, ...], *, gone: list[str], new: list[str]) -> None:
@@ -2390,6 +3074,7 @@ def upgrade() -> None:
     op.execute("ALTER TABLE memory_history ADD COLUMN before jsonb")
     op.execute("COMMENT ON COLUMN memory_history.before IS 'the other fields that changed, as they were'")
     _make(FUNCTIONS, gone=[before for before, _ in RETYPED], new=[now for _, now in RETYPED] + list(SIGNATURES))
+    op.execute(REREAD)
 
 
 def downgrade() -> None:
@@ -2398,3 +3083,4 @@ def downgrade() -> None:
     for signature in SIGNATURES:
         op.execute(f"DROP FUNCTION {signature}")
     op.execute("ALTER TABLE memory_history DROP COLUMN before")
+    op.execute(REREAD)
