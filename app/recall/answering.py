@@ -24,12 +24,14 @@ from app.recall.rendering import render, value_text
 from app.recall.schemas import (
     BoostRead,
     Channel,
+    RecallAsk,
     RecalledFact,
     RecalledNote,
     RecallMeta,
     RecallRead,
     ScoreRead,
     SeenFact,
+    TooLong,
     TraceResult,
     ValueRead,
 )
@@ -77,9 +79,10 @@ async def answer(
     if settings.reranker_enabled and settings.reranker_model and pool:
         texts = [read.texts[one.id] for one in pool]
         pool, reranked = await rerank(db, who, asked.query, pool, texts, settings=settings, rerankers=means.rerankers)
+    costs = [token_cost(read.texts[one.id]) for one in pool]
     chosen, used = pack(
         [one.score + (FIRST if one.id in shown.divergent else 0.0) for one in pool],
-        [token_cost(read.texts[one.id]) for one in pool],
+        costs,
         budget=ask.token_budget,
         most=ask.max_results,
         vectors=None if alone else read.vectors(pool),
@@ -117,12 +120,23 @@ async def answer(
         card_stale=True if shown.stale else UNSET,
         force_refresh_timeout=True if shown.timed_out else UNSET,
         truncated=truncated,
+        too_long=_too_long(pool, costs, ask) or UNSET,
         scores_debug=[_explain(one) for one in taken] if ask.debug else None,
         rendered=render(results, _told_card(shown, ask.token_budget - used)) if ask.rendered else UNSET,
         trace_id=UUID(trace_id),
         meta=meta,
         tombstone_notices=notices,
     )
+
+
+def _too_long(pool: list[Scored], costs: list[int], ask: RecallAsk) -> list[TooLong]:
+    """Those that would have been among the results if the budget had room for them at all."""
+    best = sorted(zip(pool, costs, strict=True), key=lambda one: (-one[0].score, one[0].id))[: ask.max_results]
+    return [
+        TooLong(kind=one.kind, id=UUID(one.id), score=one.score, tokens=cost)
+        for one, cost in best
+        if cost > ask.token_budget
+    ]
 
 
 def _told_card(shown: Cards, room: int) -> str | None:

@@ -29,6 +29,8 @@ CARDS = 3
 LINKED = 30
 LINKED_REACH = 1
 HOP_SOURCES = 2
+# How many terms of a note its vector can tell of: models read its beginning (see embedding/texts.py).
+WHOLE = 400
 NOT_THREADED = math.inf
 
 # Its id, length, what it tells (None outside of threads), terms and cosine.
@@ -320,7 +322,11 @@ def normalise(
     channels = {"lexical": split(normalisation.by_maximum(lexical))}
     if vector:
         cosines = np.concatenate([notes.cosine if notes else none, facts.cosine if facts else none])
-        channels["vector"] = split(normalisation.of_cosines(cosines, normalisation.by_maximum(lexical)))
+        partly = np.zeros(len(cosines), dtype=np.bool_)
+        if notes:
+            partly[:first] = [row[1] > WHOLE for row in notes.rows.values()]
+        made = normalisation.of_cosines(cosines, normalisation.by_maximum(lexical), partly)
+        channels["vector"] = split(made)
     graph = np.concatenate([np.zeros(first), facts.graph if facts else none])
     channels["graph"] = split(normalisation.by_maximum(graph))
     return channels

@@ -162,6 +162,15 @@ class RecallMeta(Read, frozen=True, kw_only=True):
     """Whether the project's reranker has ordered the head; false: it failed or was late, and the order is as it was."""
 
 
+class TooLong(Read, frozen=True, kw_only=True):
+    """One of the best that takes more tokens than the whole budget."""
+
+    kind: Literal["fact", "note"]
+    id: UUID
+    score: float
+    tokens: int
+
+
 class RecallRead(Read, frozen=True, kw_only=True):
     query: str
     token_budget: int
@@ -171,6 +180,8 @@ class RecallRead(Read, frozen=True, kw_only=True):
     card_stale: bool | UnsetType = UNSET
     force_refresh_timeout: bool | UnsetType = UNSET
     truncated: bool
+    too_long: list[TooLong] | UnsetType = UNSET
+    """Only where there are such: ask with a larger `token_budget`, or read them by their ids."""
     scores_debug: list[ScoreRead] | None
     rendered: str | UnsetType = UNSET
     trace_id: UUID

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float64]
 
 NORMALIZATION_VERSION = "max:v1"
-# Cosines of unrelated texts lie around zero: without it a weak best match would look like a strong one.
+# Cosines of unrelated texts lie around zero: without it those a little behind the best would count for much less.
 COSINE_OFFSET = 0.15
 
 
@@ -18,15 +18,16 @@ def by_maximum(scores: Scores) -> Scores:
     return np.maximum(scores, 0.0) / best if best > 0 else np.zeros_like(scores)
 
 
-def of_cosines(cosines: Scores, otherwise: Scores) -> Scores:
+def of_cosines(cosines: Scores, otherwise: Scores, partly: NDArray[np.bool_] | None = None) -> Scores:
     """Cosines between 0 and 1, the best 1. An unknown one (NaN) counts as the worst that is known, or as what is known
-    otherwise of the unit where that is more: what was written a moment ago is no worse for having no vector yet."""
+    otherwise of the unit where that is more: what was written a moment ago is no worse for having no vector yet. The
+    same of those that tell of their units only `partly`."""
     unknown = np.isnan(cosines)
     known = cosines[~unknown]
     if not known.size:
         return otherwise
     scores = by_maximum(np.where(unknown, known.min(), cosines) + COSINE_OFFSET)
-    return np.where(unknown, np.maximum(scores, otherwise), scores)
+    return np.where(unknown if partly is None else unknown | partly, np.maximum(scores, otherwise), scores)
 
 
 def fuse(channels: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores:

@@ -33,6 +33,7 @@ class Vectors:
     def __init__(self) -> None:
         self._embedder = LocalEmbedder()
         self._known: dict[str, np.ndarray] = {}
+        self._axes: dict[str, list[np.ndarray]] = {}
 
     def of(self, query: str) -> np.ndarray:
         if query not in self._known:
@@ -42,16 +43,18 @@ class Vectors:
 
     def at(self, query: str, cosine: float, *, turn: int = 0) -> np.ndarray:
         """At this cosine from the query; those of different turns differ from each other beside that."""
-        towards = self.of(query)
-        aside = np.zeros_like(towards)
-        aside[turn] = 1.0
-        for axis in [towards, *(self._aside(query, before) for before in range(turn))]:
-            aside -= (aside @ axis) * axis
-        aside /= np.linalg.norm(aside)
-        return cosine * towards + math.sqrt(1 - cosine**2) * aside
+        return cosine * self.of(query) + math.sqrt(1 - cosine**2) * self._aside(query, turn)
 
     def _aside(self, query: str, turn: int) -> np.ndarray:
-        return self.at(query, 0.0, turn=turn)
+        """The axis of this turn, at right angles to the query and to those of the turns before it."""
+        axes = self._axes.setdefault(query, [self.of(query)])
+        while len(axes) < turn + 2:
+            aside = np.zeros_like(axes[0])
+            aside[len(axes) - 1] = 1.0
+            for axis in axes:
+                aside -= (aside @ axis) * axis
+            axes.append(aside / np.linalg.norm(aside))
+        return axes[turn + 1]
 
     def close(self) -> None:
         asyncio.run(self._embedder.aclose())

@@ -101,6 +101,28 @@ def test_20_4_4_the_card_comes_with_the_facts(world: World) -> None:
     assert world.recall("tea", entity="Alice", as_of=world.now())["memory_card"] is None
 
 
+def test_20_4_5_a_card_that_tells_what_is_no_longer_so_goes_into_no_prompt(world: World) -> None:
+    wrong = world.fact("Alice", "drinks", "green tea")
+    kept = world.fact("Alice", "plays", "chess")
+    built(world.robin, "Alice")
+    world.robin.post(f"/v1/facts/{wrong}/retract", json={"reason": "wrong"})
+    answer = world.recall("tea", entity="Alice", rendered=True)
+    assert answer["card_stale"] is True
+    assert "green tea" not in answer["rendered"]
+    assert [one["id"] for one in answer["results"]] == [kept]
+
+
+def test_20_3_4_a_card_goes_into_a_prompt_only_where_the_budget_has_room(world: World) -> None:
+    world.fact("Alice", "drinks", "green tea")
+    (card,) = built(world.robin, "Alice")
+    size = len(card["value"]["v"].encode()) // 4 + 1
+    for budget, there in ((43 + size, True), (42 + size - 20, False)):
+        answer = world.recall("tea", entity="Alice", rendered=True, token_budget=budget)
+        assert len(answer["results"]) == 1
+        assert answer["memory_card"] == card
+        assert ("# Alice" in answer["rendered"]) is there
+
+
 def test_20_4_5_what_a_card_does_not_tell_yet_is_among_the_facts_and_marked(world: World) -> None:
     known = world.fact("Alice", "drinks", "green tea")
     built(world.robin, "Alice")

@@ -149,6 +149,37 @@ def test_before_there_are_vectors_words_and_the_graph_do(world: World) -> None:
     assert {one["cosine"] for one in scores.values()} == {None}
 
 
+def test_what_was_written_a_moment_ago_is_not_behind_weak_neighbours(world: World) -> None:
+    for turn in range(20):
+        world.place(world.note(f"Something else, number {turn}."), "osric repairs clocks", 0.3 - turn / 100, turn=turn)
+    fresh = world.note("Osric repairs clocks in town.")
+    answer = world.recall("osric repairs clocks", max_results=4)
+    assert answer["results"][0]["id"] == fresh
+
+
+def test_what_stands_far_inside_a_long_note_is_not_behind_weak_neighbours(world: World) -> None:
+    query = "keeper of the lighthouse"
+    for turn in range(20):
+        world.place(world.note(f"Something else, number {turn}."), query, 0.38 - turn / 100, turn=turn)
+    words = " ".join(f"detail{n} of matter{n}" for n in range(400))
+    long = world.note(f"{words} The keeper of the lighthouse is Ottokar.")
+    world.place(long, query, 0.02, turn=30)
+    assert world.found(query, max_results=5, token_budget=20_000)[0] == long
+
+
+def test_20_3_4_one_that_is_too_long_for_the_budget_is_named(world: World) -> None:
+    long = world.note("word " * 2000 + "Falkenhorst.")
+    short = world.note("Falkenhorst is an insurer.")
+    answer = world.recall("Falkenhorst")
+    assert [one["id"] for one in answer["results"]] == [short]
+    assert [(one["kind"], one["id"]) for one in answer["too_long"]] == [("note", long)]
+    needed = answer["too_long"][0]["tokens"]
+    assert needed == 40 + -(-(len("word ") * 2000 + len("Falkenhorst.")) // 4)
+    enough = world.recall("Falkenhorst", token_budget=needed + 100)
+    assert {one["id"] for one in enough["results"]} == {long, short}
+    assert "too_long" not in enough
+
+
 def test_a_small_tenant_beside_a_large_one_gets_all_its_nearest(world: World) -> None:
     query = "something by the sea"
     facts = [

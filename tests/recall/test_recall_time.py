@@ -199,6 +199,55 @@ def test_a_note_says_at_a_past_time_what_it_said_then(world: World) -> None:
     assert world.found("nine", weights=LEXICAL) == []
 
 
+def patch(world: World, note: str, **fields: Any) -> None:
+    answer = world.robin.patch(f"/v1/notes/{note}", json={"reason": "another try", **fields})
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_note_has_at_a_past_time_the_author_the_tags_and_the_time_of_then(world: World) -> None:
+    given = {"author": "Treasurer Ann", "tags": ["money", "q3"], "occurred_at": "2024-05-01T00:00:00Z"}
+    note = world.note("I approve the transfer of 5000 euros.", **given)
+    then = world.now()
+    patch(world, note, author="Intern Bo", tags=["edited"], type="decision")
+    middle = world.now()
+    patch(world, note, author=None, tags=[], occurred_at="2020-01-01T00:00:00Z", content="I approve of cake.")
+
+    def seen(**asks: Any) -> tuple[Any, ...]:
+        (one,) = world.recall("approve", weights=LEXICAL, **asks)["results"]
+        return one["author"], one["tags"], one["type"], one["occurred_at"][:10], one["content"][-6:]
+
+    assert seen(as_of=then) == ("Treasurer Ann", ["money", "q3"], "semantic", "2024-05-01", "euros.")
+    assert seen(as_of=middle) == ("Intern Bo", ["edited"], "decision", "2024-05-01", "euros.")
+    assert seen() == (None, [], "decision", "2020-01-01", " cake.")
+    assert world.found("treasurer q3", weights=LEXICAL, as_of=then) == [note], "found by the words of then"
+    assert world.found("treasurer", weights=LEXICAL, as_of=middle) == []
+    events = world.robin.get(f"/v1/notes/{note}/history").json()["events"]
+    assert [event["before"] for event in events] == [
+        None,
+        {"author": "Treasurer Ann", "tags": ["money", "q3"], "type": "semantic"},
+        {"author": "Intern Bo", "tags": ["edited"], "occurred_at": "2024-05-01T00:00:00Z"},
+    ]
+
+
+def test_a_vector_counts_as_long_as_it_is_of_the_words_that_are_asked_for(world: World) -> None:
+    note = world.note("The herring is kept in the cellar.")
+    world.place(note, "fish", 0.8)
+    then = world.now()
+
+    def cosine(**asks: Any) -> float | None:
+        return world.scores("fish", include=["notes"], **asks).get(note, {}).get("cosine")
+
+    patch(world, note, pinned=True)
+    patch(world, note, tags=["food"])
+    assert cosine() == pytest.approx(0.8, abs=1e-4), "its words are the same"
+    assert cosine(as_of=then) == pytest.approx(0.8, abs=1e-4)
+    patch(world, note, content="The herring is gone.")
+    assert cosine() is None, "the vector is of words it no longer says"
+    assert cosine(as_of=then) is None, "nor is it told apart by what is to come"
+    patch(world, note, content="The herring is kept in the cellar.")
+    assert cosine() == pytest.approx(0.8, abs=1e-4)
+
+
 def test_deleted_notes_are_there_only_before_they_were_deleted(world: World) -> None:
     before = world.now()
     turns = [
@@ -213,8 +262,15 @@ def test_deleted_notes_are_there_only_before_they_were_deleted(world: World) -> 
     past = world.scores("ferry", include=["notes"], weights=LEXICAL, as_of=then)
     assert set(past) == set(turns)
     assert world.found("ferry", weights=LEXICAL, as_of=before) == []
+    gone = world.now()
     assert world.robin.post(f"/v1/notes/{turns[1]}/recover", json={"reason": "right"}).status_code == 200
     assert set(world.found("ferry", weights=LEXICAL)) == set(turns)
+    assert turns[1] not in world.found("ferry", weights=LEXICAL, as_of=gone), "it was away then"
+    assert turns[1] in world.found("ferry", weights=LEXICAL, as_of=then)
+    back = world.now()
+    assert world.robin.delete(f"/v1/notes/{turns[1]}", params={"reason": "wrong"}).status_code == 204
+    assert turns[1] not in world.found("ferry", weights=LEXICAL, as_of=gone)
+    assert turns[1] in world.found("ferry", weights=LEXICAL, as_of=back)
 
 
 def test_words_that_stand_nowhere_any_more_find_what_they_found_then(world: World) -> None:

@@ -121,6 +121,28 @@ def test_what_was_forgotten_is_there_by_its_id_alone(world: World) -> None:
     assert after[kept]["exists"] is True
 
 
+def test_a_replay_shows_what_was_seen_whatever_is_thought_of_it_since(world: World) -> None:
+    known = world.fact("Alice", "drinks", "oolong")
+    origin = world.fact("Alice", "tasted", "oolong twice")
+    source = world.robin.get(f"/v1/facts/{origin}").json()["fact_hash"]
+    derived = world.fact("Alice", "likes", "oolong", derived_from=[source])
+    answer = world.recall("oolong", weights={"lexical": 1.0})
+    seen = {one["id"]: one for one in answer["results"]}
+    # As if it had happened while the answer was made.
+    world.superuser.execute(
+        "UPDATE graph_facts SET source_trust = 0.01, closed_at = valid_from, "
+        "valid_to = valid_from + interval '1 microsecond' WHERE tenant_id = %s AND fact_id = %s",
+        (world.tenant_id, known),
+    )
+    after = replayed(world, answer)
+    for name in ("source_trust", "valid_to", "closed_at", "confidence"):
+        assert after[known]["fact"][name] == seen[known][name], name
+    assert after[origin]["provenance_of"] == derived
+    assert (after[known]["hops"], "provenance_of" in after[known]) == (seen[known]["hops"], False)
+    context = trace_of(world, answer)["context"]
+    assert (context["tokens_used"], context["truncated"]) == (answer["tokens_used"], answer["truncated"])
+
+
 def card_then(world: World, trace: str, *, by: Any = None) -> dict[str, Any]:
     found = (by or world.robin).get(f"/v1/recall/traces/{trace}/replay")
     assert found.status_code == 200, found.text

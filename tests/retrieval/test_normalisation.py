@@ -47,6 +47,12 @@ def test_a_cosine_that_is_not_known_counts_as_the_worst_that_is() -> None:
     assert of_cosines(scores(math.nan, math.nan), scores(0.7, 0.0)).tolist() == [0.7, 0.0]
 
 
+def test_a_cosine_that_tells_of_a_part_alone_counts_as_much_as_the_words_do() -> None:
+    partly = np.asarray([False, True, True])
+    made = of_cosines(scores(0.45, 0.15, 0.3), scores(0.0, 0.8, 0.1), partly)
+    assert made.tolist() == pytest.approx([1.0, 0.8, 0.75])
+
+
 def test_20_3_3_raw_score_is_the_weighted_sum() -> None:
     channels = {"lexical": scores(1.0, 0.5), "vector": scores(0.2, 1.0), "graph": scores(0.0, 0.4)}
     weights = {"lexical": 0.3, "vector": 0.5, "graph": 0.2}
