@@ -297,9 +297,7 @@ _ASKED = {
     "source": "f.source = %(source)s",
     "garden_id": "f.garden_id = %(garden_id)s::uuid",
     "min_confidence": "{sure} >= %(min_confidence)s",
-    # What nobody sure or trusted says; where a project does not judge its sources, there is no such thing.
-    "low_trust": "({sure} * f.source_trust >= %(low_trust)s OR coalesce((SELECT p.settings ->> 'trust_mode' "
-    "FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s), 'off') = 'off')",
+    "low_trust": "{sure} * f.source_trust >= %(low_trust)s",
     "after": "(f.created_at, f.fact_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
 }
 # Of one entity there are only so many: all of them, and then the newest.

@@ -255,10 +255,7 @@ async def list_facts(
     ] = True,
     include_low_trust: Annotated[
         bool,
-        QueryParameter(
-            description="false: without facts whose confidence times source_trust is under .2, where the project's "
-            "trust_mode is not off."
-        ),
+        QueryParameter(description="false: without facts whose confidence times source_trust is under .2."),
     ] = True,
     limit: Limit = 50,
     cursor: Cursor = None,

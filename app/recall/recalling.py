@@ -44,7 +44,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) 
     who = reader(who, asked.as_of)
     # Words are looked up while the vector is made.
     vector, (words, decided) = await asyncio.gather(_embed(who, asked, means), _words(db, who, asked))
-    sought = await _sought(db, who, asked, vector, judged=decided.judged)
+    sought = await _sought(db, who, asked, vector)
     if sought is None:
         return await answer(db, who, asked, means, vector, decided, ranked=[], shown=Cards(), candidates=0)
     scorer = Scorer(
@@ -98,9 +98,7 @@ async def _words(db: Database, who: Principal, asked: Asked) -> tuple[dict[str, 
     return await find_words(db, who, asked, kinds, limits=limits)
 
 
-async def _sought(
-    db: Database, who: Principal, asked: Asked, vector: QueryVector | None, *, judged: bool
-) -> Sought | None:
+async def _sought(db: Database, who: Principal, asked: Asked, vector: QueryVector | None) -> Sought | None:
     """What the channels look for; None when it names an entity or a predicate that is not there."""
     entity = None
     if asked.entity is not None:
@@ -125,7 +123,7 @@ async def _sought(
         entity=entity,
         relations=relations,
         min_confidence=asked.ask.min_confidence,
-        min_trust=LOW_TRUST if judged and not asked.ask.include_low_trust else 0.0,
+        min_trust=0.0 if asked.ask.include_low_trust else LOW_TRUST,
         results=asked.ask.max_results,
         depth=asked.ask.depth if asked.ask.weights.graph > 0 else 0,
     )

@@ -47,7 +47,7 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     """1: by score alone. Less: the less alike the better."""
     min_confidence: Share = 0.1
     include_low_trust: bool = False
-    """Also facts whose confidence times source_trust is under .2, where the project's trust_mode is not off."""
+    """Also facts whose confidence times source_trust is under .2."""
     include_contradicted: bool = False
     """Also those of contradicting facts that are not preferred."""
     entity: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET

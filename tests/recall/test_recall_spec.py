@@ -293,7 +293,9 @@ def test_20_3_6_a_blocklisted_source_is_not_recalled(world: World) -> None:
     (told,) = world.recall("green tea", include_low_trust=True)["results"]
     assert told["source_trust"] == 0.0
     judge(world, "off")
-    assert len(world.found("green tea")) == 1, "where nobody judges, nothing is left out"
+    assert world.found("green tea") == [], "also where trust does not weigh"
+    (scores,) = world.scores("green tea", include_low_trust=True).values()
+    assert scores["source_trust_multiplier"] == 1.0
 
 
 def test_20_3_6_what_is_trusted_too_little_leads_nowhere(world: World) -> None:
@@ -360,7 +362,7 @@ def test_20_3_2_min_confidence(new_world: Callable[..., World], least: float | N
     for name, confidence in (("Ann", 0.9), ("Ben", 0.3), ("Cid", 0.05)):
         world.fact(name, "drinks", "green tea", confidence=confidence)
     asks = {} if least is None else {"min_confidence": least}
-    assert len(world.found("green tea", **asks)) == count
+    assert len(world.found("green tea", include_low_trust=True, **asks)) == count
 
 
 # Contradictions

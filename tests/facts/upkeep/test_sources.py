@@ -513,7 +513,7 @@ def test_the_mode_of_the_project_is_part_of_the_trust(
 
 
 @pytest.mark.parametrize("mode", ["off", "warn", "enforce"])
-def test_low_trust_is_left_out_where_trust_counts(
+def test_low_trust_is_left_out_on_request(
     robin: httpx.Client, admin: httpx.Client, trust_mode: Callable[[str], None], mode: str
 ) -> None:
     trust_mode(mode)
@@ -526,7 +526,7 @@ def test_low_trust_is_left_out_where_trust_counts(
     whole = ids([sure, barely, unsure, blocked])
     assert ids(listed(robin, entity=subject)) == whole
     assert ids(listed(robin, entity=subject, include_low_trust=True)) == whole
-    kept = whole if mode == "off" else ids([sure, barely])
+    kept = ids([sure, barely])
     assert ids(listed(robin, entity=subject, include_low_trust=False)) == kept
     assert ids(listed(robin, predicate=name, include_low_trust=False)) == kept
     assert read(robin, blocked["fact_id"])["source_trust"] == 0, "a fact read by its id is there"
