@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from app.errors import BadRequest, Forbidden
 from app.facts.times import parse_as_of
 from app.recall.schemas import RecallAsk
+from app.retrieval.trust import LOW_TRUST
 from app.tenancy.schemas import SYNONYMS, Visibility
 from app.web.auth import Principal
 from app.web.inputs import as_utc
@@ -30,6 +31,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     scope: Visibility | None
     as_of: datetime | None
     valid_at: datetime | None
+
+    @property
+    def min_trust(self) -> float:
+        """How much confidence times trust a fact must have."""
+        return 0.0 if self.ask.include_low_trust else LOW_TRUST
 
     def plain(self) -> dict[str, Any]:
         """What a trace keeps of it."""
