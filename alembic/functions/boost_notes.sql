@@ -25,9 +25,7 @@ BEGIN
               AND e.canonical_norm LIKE ANY (v_patterns)
             ORDER BY length(e.canonical_norm), e.entity_id LIMIT 200) h
         CROSS JOIN LATERAL (
-            SELECT count(*) AS mentions FROM (
-                SELECT FROM note_entity_mentions m
-                WHERE m.tenant_id = p_tenant AND m.entity_id = h.entity_id LIMIT 1000) c) m
+            SELECT count(*) AS mentions FROM notes_about(p_tenant, p_project, h.entity_id, p_scope, NULL, 50)) m
         ORDER BY m.mentions DESC, h.entity_id LIMIT 20);
     IF clock_timestamp() < v_deadline THEN
         v_near := ARRAY(
@@ -50,17 +48,9 @@ BEGIN
     END IF;
     IF clock_timestamp() < v_deadline THEN
         notes := ARRAY(
-            SELECT DISTINCT n.note_id FROM unnest(v_entities || v_near) s(id)
-            CROSS JOIN LATERAL (
-                SELECT m.note_id FROM note_entity_mentions m
-                WHERE m.tenant_id = p_tenant AND m.project_id = p_project AND m.entity_id = s.id
-                ORDER BY m.note_id DESC LIMIT 200) m
-            CROSS JOIN LATERAL (
-                SELECT n.note_id FROM memory_notes n
-                WHERE n.tenant_id = p_tenant AND n.note_id = m.note_id AND n.project_id = p_project
-                  AND n.deleted_at IS NULL AND n.suppression = 0 AND (p_scope IS NULL OR n.scope = p_scope)
-                OFFSET 0) n
-            ORDER BY n.note_id LIMIT 200);
+            SELECT DISTINCT n.id FROM unnest(v_entities || v_near) s(id)
+            CROSS JOIN LATERAL notes_about(p_tenant, p_project, s.id, p_scope, NULL, 200) n(id)
+            ORDER BY n.id LIMIT 200);
     END IF;
     timed_out := timed_out OR clock_timestamp() >= v_deadline;
 END

@@ -14,9 +14,9 @@ BEGIN
     IF octet_length(p_text) = length(p_text) THEN
         RETURN p_text;
     END IF;
-    -- Marks are taken from Latin letters alone: elsewhere they make another letter of one.
-    v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z])[\u0300-\u036f]+', '\1', 'g');
-    v_text := translate(v_text, 'øØłŁđĐħĦı', 'oOlLdDhHi');
+    -- Marks are taken from Latin and Greek letters alone: elsewhere they make another letter of one.
+    v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z\u0370-\u03ff])[\u0300-\u036f]+', '\1', 'g');
+    v_text := translate(v_text, 'øØłŁđĐħĦıς', 'oOlLdDhHiσ');
     v_text := replace(replace(replace(replace(v_text, 'ß', 'ss'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe');
     v_text := normalize(v_text, NFKC);
     IF v_text !~ ('[' || v_unspaced || ']') THEN
@@ -24,11 +24,12 @@ BEGIN
     END IF;
     RETURN (
         SELECT string_agg(CASE WHEN m.parts[1] IS NULL THEN m.parts[2] ELSE (
+            -- Each with the next one beside it: to look up the next by its place would count through all before it.
             SELECT ' ' || string_agg(CASE
-                       WHEN p_query AND cardinality(c.letters) > 1 THEN c.letters[i] || c.letters[i + 1]
-                       ELSE concat_ws(' ', c.letters[i], c.letters[i] || c.letters[i + 1]) END, ' ' ORDER BY i) || ' '
-            FROM (SELECT string_to_array(m.parts[1], NULL) AS letters) c
-            CROSS JOIN LATERAL generate_series(1, cardinality(c.letters)) i) END, '' ORDER BY m.place)
+                       WHEN p_query AND length(m.parts[1]) > 1 THEN c.letter || c.following
+                       ELSE concat_ws(' ', c.letter, c.letter || c.following) END, ' ' ORDER BY c.place) || ' '
+            FROM (SELECT l.letter, l.place, lead(l.letter) OVER (ORDER BY l.place) AS following
+                  FROM string_to_table(m.parts[1], NULL) WITH ORDINALITY l(letter, place)) c) END, '' ORDER BY m.place)
         FROM regexp_matches(v_text, '([' || v_unspaced || ']+)|([^' || v_unspaced || ']+)', 'g')
              WITH ORDINALITY m(parts, place));
 END

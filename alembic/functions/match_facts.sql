@@ -1,8 +1,8 @@
--- The facts that have one of these terms, stand at the two times, and are best by BM25 over all terms of the query (k1 .9,
+-- The facts that have one of these terms, stand at the two times, are sure and trusted enough, and are best by BM25 over all terms of the query (k1 .9,
 -- b .6). Of the owner, as match_notes is, and with the same care.
 CREATE OR REPLACE FUNCTION match_facts(
     p_terms text[], p_idf double precision[], p_chosen text[], p_average double precision, p_most int, p_limit int,
-    p_valid timestamptz, p_known timestamptz, p_scope text)
+    p_valid timestamptz, p_known timestamptz, p_scope text, p_confidence double precision, p_trust double precision)
 RETURNS TABLE (fact_id uuid, score double precision)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -27,6 +27,8 @@ BEGIN
     WITH found AS MATERIALIZED (
         SELECT f.fact_id, f.terms_length, ts_filter(setweight(f.terms, 'A', p_terms), '{a}') AS terms
         FROM graph_facts f
+        CROSS JOIN LATERAL (
+            SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant, p_known)) c(sure)
         WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
           AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
           AND (f.suppression = 0 OR (f.suppression = 2 AND v_holds))
@@ -35,6 +37,7 @@ BEGIN
           AND (p_scope IS NULL OR f.scope = p_scope)
           AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
                           v_tenant, p_valid, p_known)
+          AND c.sure > 0 AND c.sure >= p_confidence AND c.sure * f.source_trust >= p_trust
         LIMIT p_most
     )
     SELECT f.fact_id, sum(t.idf * f.tf * 1.9 / (f.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))

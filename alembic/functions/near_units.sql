@@ -1,11 +1,12 @@
 -- The units whose vectors are nearest to a query's, by cosine, of those that hold at the two times and are sure and trusted
--- enough: exactly where a project has few vectors of the kind or a small share of its index, where a filtered index would
+-- enough (without p_contradicted: and that no better one contradicts): exactly where a project has few vectors of the kind or a small share of its index, where a filtered index would
 -- lose half of them; by the index otherwise, until enough are found. What is passed over does not count: history does not
 -- crowd out the present. Runs with the rights of its caller: the policy is asked of every vector.
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
     p_scope text, p_valid timestamptz DEFAULT NULL, p_known timestamptz DEFAULT NULL,
-    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
+    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0,
+    p_contradicted boolean DEFAULT true)
 RETURNS TABLE (owner_id uuid, cosine double precision)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -52,7 +53,8 @@ BEGIN
             '      AND ($8::uuid[] IS NULL OR f.predicate_id = ANY ($8))'
             '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
             '                      $2, $6, $7) OFFSET 0) h';
-        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10';
+        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10'
+            ' AND ($11 OR NOT fact_outdone($2, e.owner_id, $6, $7, $9, $10))';
     ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
         v_holds := 'CROSS JOIN LATERAL ('
             '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $7'
@@ -92,6 +94,8 @@ BEGIN
                 WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.view = 'self'
                   AND (p_scope IS NULL OR e.scope = p_scope) AND e.owner_kind = 'fact' AND e.model_id = 1
                   AND h.sure >= p_confidence AND h.sure > 0 AND h.sure * h.source_trust >= p_trust
+                  AND (p_contradicted
+                       OR NOT fact_outdone(p_tenant, e.owner_id, v_valid, p_known, p_confidence, p_trust))
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
             SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
@@ -106,7 +110,8 @@ BEGIN
                 '       array_agg(-n.distance ORDER BY n.distance, n.owner_id) FROM near n',
                 p_dimensions, v_holds, v_mine, v_enough)
             INTO v_units, v_cosines
-            USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+            USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust,
+        p_contradicted;
         END IF;
         IF cardinality(v_units) = p_limit THEN
             RETURN QUERY SELECT u.unit, u.cosine FROM unnest(v_units, v_cosines) u(unit, cosine);
@@ -127,6 +132,7 @@ BEGIN
         'SELECT e.owner_id, -e.distance FROM ('
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
-    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust,
+        p_contradicted;
 END
 $$;

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION recall_facts(
     p_tenant text, p_project text, p_terms text[], p_idf double precision[], p_average double precision,
     p_model smallint, p_vector text, p_lexical uuid[], p_near uuid[], p_cards uuid[], p_walked int, p_valid timestamptz,
     p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[], p_confidence double precision,
-    p_trust double precision, p_depth int, p_notes uuid[])
+    p_trust double precision, p_depth int, p_notes uuid[], p_contradicted boolean)
 RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -27,26 +27,13 @@ DECLARE
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
     IF p_entity IS NOT NULL THEN
-        v_lexical := ARRAY(
-            SELECT f.fact_id FROM graph_facts f
-            WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
-              AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
-              AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
-              AND (p_scope IS NULL OR f.scope = p_scope)
-              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
-                              p_tenant, v_valid, p_known)
-            ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+        v_lexical := facts_of(p_tenant, p_project, p_entity, p_relations, p_terms, p_idf, v_valid, p_known, p_scope,
+                              p_confidence, p_trust, p_contradicted);
     ELSE
         IF p_relations IS NOT NULL THEN
             -- The best of all relations need not have one of these among them.
-            v_related := ARRAY(
-                SELECT f.fact_id FROM graph_facts f
-                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.predicate_id = ANY (p_relations)
-                  AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
-                  AND (p_scope IS NULL OR f.scope = p_scope)
-                  AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
-                                  p_tenant, v_valid, p_known)
-                ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+            v_related := facts_of(p_tenant, p_project, NULL, p_relations, p_terms, p_idf, v_valid, p_known, p_scope,
+                                  p_confidence, p_trust, p_contradicted);
         END IF;
         IF p_depth > 0 THEN
             -- Whom the best of them are about, as far as they hold themselves; whom they lead to is a hop away.
@@ -68,11 +55,18 @@ BEGIN
                             OFFSET 0) f
                         WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
                         UNION ALL
-                        SELECT m.entity_id, l.place
+                        -- Whom the facts are about that cite the notes, as far as the caller may read them.
+                        SELECT x.entity_id, l.place
                         FROM unnest(p_notes) WITH ORDINALITY l(id, place)
                         CROSS JOIN LATERAL (
-                            SELECT m.entity_id FROM note_entity_mentions m
-                            WHERE m.tenant_id = p_tenant AND m.note_id = l.id OFFSET 0) m
+                            SELECT f.subject_entity_id, f.object_entity_id FROM graph_fact_evidence v
+                            CROSS JOIN LATERAL (
+                                SELECT f.subject_entity_id, f.object_entity_id FROM graph_facts f
+                                WHERE f.tenant_id = p_tenant AND f.fact_id = v.fact_id
+                                  AND (p_known IS NULL OR f.created_at <= p_known) OFFSET 0) f
+                            WHERE v.tenant_id = p_tenant AND v.note_id = l.id OFFSET 0) f
+                        CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) x(entity_id)
+                        WHERE x.entity_id IS NOT NULL
                         UNION ALL
                         -- What the nearest cards are about.
                         SELECT c.entity_id, l.place

@@ -36,17 +36,9 @@ BEGIN
             SELECT json_agg(json_build_array(
                        u.note_id, u.terms_length, CASE WHEN u.position IS NOT NULL THEN u.telling END,
                        ts_filter(setweight(
-                           CASE WHEN u.updated_at > p_known AND u.version > 1 THEN (
-                               SELECT note_terms(
-                                   p_tenant, p_project,
-                                   CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE o.author END,
-                                   coalesce((t.before ->> 'occurred_at')::timestamptz, o.occurred_at),
-                                   CASE WHEN t.before ? 'tags' THEN ARRAY(
-                                       SELECT jsonb_array_elements_text(t.before -> 'tags')) ELSE o.tags END,
-                                   coalesce(t.content, o.content))
-                               FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
-                               WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
-                           ELSE u.terms END, 'A', p_terms), '{a}')::text,
+                           CASE WHEN u.updated_at > p_known AND u.version > 1
+                                THEN note_terms_then(p_tenant, p_project, u.note_id, p_known)
+                                ELSE u.terms END, 'A', p_terms), '{a}')::text,
                        e.cosine) ORDER BY u.place) AS units
             FROM (
                 SELECT 0 AS place, n.note_id, n.position, n.terms_length, n.telling, n.terms, n.updated_at, n.version

@@ -1,9 +1,10 @@
--- The terms of a query with what they weigh among the notes or facts of a project (see weigh_terms), and the ids of those
--- that are best by them, as JSON; with p_limit 0 the terms alone. Needs no vector, so it is asked while one is made. Runs
+-- The terms of a query with how many of the notes or facts of a project have them (see weigh_terms), and the ids of those
+-- that are best by them, as JSON; with p_limit 0 the terms alone. Of facts only those that are sure and trusted enough,
+-- and without p_contradicted none that a better one contradicts. Needs no vector, so it is asked while one is made. Runs
 -- with the rights of its caller.
 CREATE OR REPLACE FUNCTION recall_words(
     p_tenant text, p_project text, p_kind text, p_query text, p_limit int, p_valid timestamptz, p_known timestamptz,
-    p_scope text)
+    p_scope text, p_confidence double precision, p_trust double precision, p_contradicted boolean)
 RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -31,15 +32,29 @@ BEGIN
         IF p_kind = 'fact' THEN
             v_hits := ARRAY(
                 SELECT m.fact_id FROM match_facts(
-                    v_terms.terms, v_idf, v_chosen, v_terms.average, 4000, p_limit, v_valid, p_known, p_scope) m);
+                    v_terms.terms, v_idf, v_chosen, v_terms.average, 4000,
+                    CASE WHEN p_contradicted THEN p_limit ELSE 4000 END, v_valid, p_known, p_scope, p_confidence,
+                    p_trust) m
+                -- One after the other, until there are enough.
+                WHERE p_contradicted OR NOT fact_outdone(p_tenant, m.fact_id, v_valid, p_known, p_confidence, p_trust)
+                LIMIT p_limit);
         ELSE
             IF p_known IS NOT NULL THEN
                 -- What was changed or deleted since is found by what it said then, and no index has that.
                 v_hits := ARRAY(
-                    SELECT n.note_id FROM memory_notes n
-                    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
-                      AND n.updated_at > p_known AND n.version > 1
-                    ORDER BY n.updated_at DESC, n.note_id LIMIT 500);
+                    SELECT x.note_id FROM (
+                        SELECT n.note_id, tsvector_to_array(
+                                   note_terms_then(p_tenant, p_project, n.note_id, p_known)) AS terms
+                        FROM (
+                            SELECT n.note_id FROM memory_notes n
+                            WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
+                              AND n.updated_at > p_known AND n.version > 1 AND n.suppression = 0
+                              AND (p_scope IS NULL OR n.scope = p_scope)
+                            ORDER BY n.updated_at DESC, n.note_id LIMIT 5000) n
+                        OFFSET 0) x
+                    WHERE x.terms && v_terms.terms
+                    ORDER BY (SELECT sum(t.idf) FROM unnest(v_terms.terms, v_idf) t(term, idf)
+                              WHERE t.term = ANY (x.terms)) DESC, x.note_id LIMIT p_limit);
             END IF;
             v_hits := v_hits || ARRAY(
                 SELECT m.note_id FROM match_notes(
@@ -47,6 +62,7 @@ BEGIN
         END IF;
     END IF;
     RETURN json_build_object(
-        'terms', v_terms.terms, 'idf', v_idf, 'total', v_terms.total, 'average', v_terms.average, 'hits', v_hits);
+        'terms', v_terms.terms, 'documents', v_terms.documents, 'total', v_terms.total, 'average', v_terms.average,
+        'hits', v_hits);
 END
 $$;

@@ -39,6 +39,15 @@ BEGIN
     terms := ARRAY(
         SELECT t.lexeme FROM unnest(to_tsvector(v_language, v_query)) t
         ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    IF v_query <> p_query AND EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = p_tenant AND j.kind = 'reindex' AND j.project_id = p_project
+          AND j.status IN ('pending', 'leased')) THEN
+        -- What was not read anew yet has its words as they are written.
+        terms := terms || ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t WHERE t.lexeme <> ALL (terms)
+            ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    END IF;
     IF p_kind = 'object' AND EXISTS (
         SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
         WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN

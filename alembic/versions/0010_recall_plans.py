@@ -1,7 +1,8 @@
 """Recall in less time and more exact: the search of the model that every installation has is planned once and finds as
 many as there are; edges too little trusted are not walked; a walk begins with whom facts are about. Notes are shown as
 they were, with their authors, tags and times of then. Words are found whatever accents they are written with, and in
-scripts without spaces."""
+scripts without spaces. What is unsure, hardly trusted or outdone takes nobody's place; what notes are about is told by
+facts that the caller may read."""
 
 from alembic import op
 from app.db.migrations import execute_literal
@@ -27,9 +28,9 @@ BEGIN
     IF octet_length(p_text) = length(p_text) THEN
         RETURN p_text;
     END IF;
-    -- Marks are taken from Latin letters alone: elsewhere they make another letter of one.
-    v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z])[\u0300-\u036f]+', '\1', 'g');
-    v_text := translate(v_text, 'øØłŁđĐħĦı', 'oOlLdDhHi');
+    -- Marks are taken from Latin and Greek letters alone: elsewhere they make another letter of one.
+    v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z\u0370-\u03ff])[\u0300-\u036f]+', '\1', 'g');
+    v_text := translate(v_text, 'øØłŁđĐħĦıς', 'oOlLdDhHiσ');
     v_text := replace(replace(replace(replace(v_text, 'ß', 'ss'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe');
     v_text := normalize(v_text, NFKC);
     IF v_text !~ ('[' || v_unspaced || ']') THEN
@@ -37,11 +38,12 @@ BEGIN
     END IF;
     RETURN (
         SELECT string_agg(CASE WHEN m.parts[1] IS NULL THEN m.parts[2] ELSE (
+            -- Each with the next one beside it: to look up the next by its place would count through all before it.
             SELECT ' ' || string_agg(CASE
-                       WHEN p_query AND cardinality(c.letters) > 1 THEN c.letters[i] || c.letters[i + 1]
-                       ELSE concat_ws(' ', c.letters[i], c.letters[i] || c.letters[i + 1]) END, ' ' ORDER BY i) || ' '
-            FROM (SELECT string_to_array(m.parts[1], NULL) AS letters) c
-            CROSS JOIN LATERAL generate_series(1, cardinality(c.letters)) i) END, '' ORDER BY m.place)
+                       WHEN p_query AND length(m.parts[1]) > 1 THEN c.letter || c.following
+                       ELSE concat_ws(' ', c.letter, c.letter || c.following) END, ' ' ORDER BY c.place) || ' '
+            FROM (SELECT l.letter, l.place, lead(l.letter) OVER (ORDER BY l.place) AS following
+                  FROM string_to_table(m.parts[1], NULL) WITH ORDINALITY l(letter, place)) c) END, '' ORDER BY m.place)
         FROM regexp_matches(v_text, '([' || v_unspaced || ']+)|([^' || v_unspaced || ']+)', 'g')
              WITH ORDINALITY m(parts, place));
 END
@@ -62,6 +64,194 @@ AS $$
                          FILTER (WHERE h.event IN ('deleted', 'merged', 'recovered')))[1] = 'recovered', false)
     FROM memory_history h
     WHERE h.tenant_id = p_tenant AND h.note_id = p_note AND h.created_at > p_known
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION fact_outdone(
+    p_tenant text, p_fact uuid, p_valid timestamptz, p_known timestamptz, p_confidence double precision,
+    p_trust double precision)
+RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_others uuid[] := ARRAY(
+        SELECT k.fact_b FROM fact_conflicts k
+        WHERE k.tenant_id = p_tenant AND k.fact_a = p_fact
+          AND CASE WHEN p_known IS NULL THEN k.status = 'open'
+              ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
+        UNION ALL
+        SELECT k.fact_a FROM fact_conflicts k
+        WHERE k.tenant_id = p_tenant AND k.fact_b = p_fact
+          AND CASE WHEN p_known IS NULL THEN k.status = 'open'
+              ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END);
+BEGIN
+    RETURN cardinality(v_others) > 0 AND EXISTS (
+        SELECT FROM graph_facts f
+        CROSS JOIN unnest(v_others) x(id)
+        CROSS JOIN LATERAL (
+            SELECT o.created_at, o.source_trust,
+                   fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known) AS sure
+            FROM graph_facts o
+            WHERE o.tenant_id = p_tenant AND o.fact_id = x.id
+              AND fact_stands(o.fact_id, o.valid_from, o.valid_until, o.created_at, o.closed_at, o.retracted_at,
+                              p_tenant, p_valid, p_known)
+            OFFSET 0) o
+        WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact
+          AND o.sure >= p_confidence AND o.sure * o.source_trust >= p_trust
+          AND (o.sure, o.created_at) > (
+              fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, p_tenant, p_known), f.created_at));
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION facts_of(
+    p_tenant text, p_project text, p_entity uuid, p_relations uuid[], p_terms text[], p_idf double precision[],
+    p_valid timestamptz, p_known timestamptz, p_scope text, p_confidence double precision, p_trust double precision,
+    p_contradicted boolean)
+RETURNS uuid[]
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    -- Written out: which index serves depends on it.
+    v_all text := format(
+        'SELECT f.fact_id, f.created_at, f.terms FROM graph_facts f '
+        'CROSS JOIN LATERAL (SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $1, $6)) '
+        '    c(sure) '
+        'WHERE f.tenant_id = $1 AND f.project_id = $2 AND %s AND ($4 IS NULL OR f.predicate_id = ANY ($4)) '
+        '  AND f.valid_until > CASE WHEN $6 IS NULL THEN $5 ELSE ''-infinity'' END AND ($7 IS NULL OR f.scope = $7) '
+        '  AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at, '
+        '                  $1, $5, $6) '
+        '  AND c.sure > 0 AND c.sure >= $8 AND c.sure * f.source_trust >= $9',
+        CASE WHEN p_entity IS NULL THEN 'f.predicate_id = ANY ($4)' ELSE 'f.subject_entity_id = $3' END);
+    v_facts uuid[];
+    v_best uuid[] := '{}';
+BEGIN
+    EXECUTE format('SELECT ARRAY(SELECT f.fact_id FROM (%s) f ORDER BY f.created_at DESC, f.fact_id LIMIT 2000)', v_all)
+    INTO v_facts USING p_tenant, p_project, p_entity, p_relations, p_valid, p_known, p_scope, p_confidence, p_trust;
+    IF cardinality(v_facts) = 2000 THEN
+        -- Contradicted ones are told apart one after the other, until there are enough: it takes its time.
+        EXECUTE format(
+            'SELECT ARRAY(SELECT b.fact_id FROM ('
+            '    SELECT f.fact_id FROM (%s) f ORDER BY ('
+            '        SELECT coalesce(sum(t.idf), 0) FROM unnest($10, $11) t(term, idf) '
+            '        WHERE t.term = ANY (tsvector_to_array(f.terms))) DESC, f.created_at DESC, f.fact_id OFFSET 0) b '
+            'WHERE $12 OR NOT fact_outdone($1, b.fact_id, $5, $6, $8, $9) LIMIT 2000)', v_all)
+        INTO v_best USING p_tenant, p_project, p_entity, p_relations, p_valid, p_known, p_scope, p_confidence, p_trust,
+                          p_terms, p_idf, p_contradicted;
+    END IF;
+    RETURN v_facts || v_best;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION note_terms_then(p_tenant text, p_project text, p_note uuid, p_known timestamptz)
+RETURNS tsvector
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT note_terms(
+            p_tenant, p_project,
+            CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE n.author END,
+            coalesce((t.before ->> 'occurred_at')::timestamptz, n.occurred_at),
+            CASE WHEN t.before ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(t.before -> 'tags'))
+                 ELSE n.tags END,
+            coalesce(t.content, n.content))
+        FROM memory_notes n CROSS JOIN LATERAL note_then(p_tenant, n.note_id, p_known) t
+        WHERE n.tenant_id = p_tenant AND n.note_id = p_note);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION notes_about(
+    p_tenant text, p_project text, p_entity uuid, p_scope text, p_known timestamptz, p_limit int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT m.note_id FROM note_entity_mentions m
+    WHERE m.tenant_id = p_tenant AND m.project_id = p_project AND m.entity_id = p_entity
+      AND EXISTS (
+          SELECT FROM memory_notes n
+          WHERE n.tenant_id = p_tenant AND n.note_id = m.note_id AND n.suppression = 0
+            AND (p_scope IS NULL OR n.scope = p_scope)
+            AND (n.deleted_at IS NULL OR n.deleted_at > p_known) AND (p_known IS NULL OR n.created_at <= p_known)
+          OFFSET 0)
+      AND EXISTS (
+          SELECT FROM graph_fact_evidence v
+          CROSS JOIN LATERAL (
+              SELECT FROM graph_facts f
+              WHERE f.tenant_id = p_tenant AND f.fact_id = v.fact_id
+                AND (f.subject_entity_id = p_entity OR f.object_entity_id = p_entity)
+                AND (p_known IS NULL OR f.created_at <= p_known)
+              OFFSET 0) f
+          WHERE v.tenant_id = p_tenant AND v.note_id = m.note_id
+          OFFSET 0)
+    ORDER BY m.note_id DESC LIMIT p_limit;
+END
+$$;
+""",
+    r"""
+CREATE OR REPLACE FUNCTION boost_notes(
+    p_tenant text, p_project text, p_words text[], p_scope text, p_deadline interval, OUT notes uuid[],
+    OUT timed_out boolean)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_deadline timestamptz := clock_timestamp() + p_deadline;
+    v_now timestamptz := clock_timestamp();
+    v_patterns text[] := ARRAY(
+        SELECT '%' || regexp_replace(w, '([%_\\])', '\\\1', 'g') || '%' FROM unnest(p_words) w);
+    v_entities uuid[];
+    v_near uuid[] := '{}';
+BEGIN
+    notes := '{}';
+    timed_out := false;
+    v_entities := ARRAY(
+        SELECT h.entity_id FROM (
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.merged_into IS NULL
+              AND e.canonical_norm LIKE ANY (v_patterns)
+            ORDER BY length(e.canonical_norm), e.entity_id LIMIT 200) h
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS mentions FROM notes_about(p_tenant, p_project, h.entity_id, p_scope, NULL, 50)) m
+        ORDER BY m.mentions DESC, h.entity_id LIMIT 20);
+    IF clock_timestamp() < v_deadline THEN
+        v_near := ARRAY(
+            SELECT x.id FROM (
+                SELECT n.id FROM unnest(v_entities) s(id)
+                CROSS JOIN LATERAL (
+                    (SELECT x.object_entity_id AS id, x.confidence FROM entity_edges x
+                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = s.id
+                       AND x.retracted_at IS NULL AND x.valid_from <= v_now AND x.valid_until > v_now
+                     ORDER BY x.confidence DESC, x.edge_id LIMIT 50)
+                    UNION ALL
+                    (SELECT x.subject_entity_id, x.confidence FROM entity_edges x
+                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = s.id
+                       AND x.retracted_at IS NULL AND x.valid_from <= v_now AND x.valid_until > v_now
+                     ORDER BY x.confidence DESC, x.edge_id LIMIT 50)) n
+                WHERE n.id <> ALL (v_entities)
+                GROUP BY n.id ORDER BY max(n.confidence) DESC, n.id LIMIT 50) x);
+    ELSE
+        timed_out := true;
+    END IF;
+    IF clock_timestamp() < v_deadline THEN
+        notes := ARRAY(
+            SELECT DISTINCT n.id FROM unnest(v_entities || v_near) s(id)
+            CROSS JOIN LATERAL notes_about(p_tenant, p_project, s.id, p_scope, NULL, 200) n(id)
+            ORDER BY n.id LIMIT 200);
+    END IF;
+    timed_out := timed_out OR clock_timestamp() >= v_deadline;
+END
 $$;
 """,
     r"""
@@ -509,6 +699,58 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION match_facts(
+    p_terms text[], p_idf double precision[], p_chosen text[], p_average double precision, p_most int, p_limit int,
+    p_valid timestamptz, p_known timestamptz, p_scope text, p_confidence double precision, p_trust double precision)
+RETURNS TABLE (fact_id uuid, score double precision)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := nullif(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_holds boolean := coalesce(current_setting('app.reach', true), '') = 'legal_hold';
+    v_keys text[];
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL OR cardinality(p_chosen) = 0 THEN
+        RETURN;
+    END IF;
+    v_keys := lexical_keys(v_tenant, v_project, p_chosen);
+    RETURN QUERY
+    WITH found AS MATERIALIZED (
+        SELECT f.fact_id, f.terms_length, ts_filter(setweight(f.terms, 'A', p_terms), '{a}') AS terms
+        FROM graph_facts f
+        CROSS JOIN LATERAL (
+            SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant, p_known)) c(sure)
+        WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
+          AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
+          AND (f.suppression = 0 OR (f.suppression = 2 AND v_holds))
+          AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
+          AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))
+          AND (p_scope IS NULL OR f.scope = p_scope)
+          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                          v_tenant, p_valid, p_known)
+          AND c.sure > 0 AND c.sure >= p_confidence AND c.sure * f.source_trust >= p_trust
+        LIMIT p_most
+    )
+    SELECT f.fact_id, sum(t.idf * f.tf * 1.9 / (f.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))
+    FROM (
+        -- Taken apart in the list of columns: as a table, each would be stored before it is read.
+        SELECT w.fact_id, w.terms_length, (w.word).lexeme, cardinality((w.word).positions)::double precision AS tf
+        FROM (SELECT f.fact_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
+    ) f
+    JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = f.lexeme
+    GROUP BY f.fact_id ORDER BY 2 DESC, 1 LIMIT p_limit;
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
 RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -678,7 +920,8 @@ $$;
 CREATE OR REPLACE FUNCTION near_units(
     p_tenant text, p_project text, p_kind text, p_model smallint, p_dimensions int, p_vector text, p_limit int,
     p_scope text, p_valid timestamptz DEFAULT NULL, p_known timestamptz DEFAULT NULL,
-    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0)
+    p_relations uuid[] DEFAULT NULL, p_confidence double precision DEFAULT 0, p_trust double precision DEFAULT 0,
+    p_contradicted boolean DEFAULT true)
 RETURNS TABLE (owner_id uuid, cosine double precision)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -725,7 +968,8 @@ BEGIN
             '      AND ($8::uuid[] IS NULL OR f.predicate_id = ANY ($8))'
             '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
             '                      $2, $6, $7) OFFSET 0) h';
-        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10';
+        v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10'
+            ' AND ($11 OR NOT fact_outdone($2, e.owner_id, $6, $7, $9, $10))';
     ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
         v_holds := 'CROSS JOIN LATERAL ('
             '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $7'
@@ -765,6 +1009,8 @@ BEGIN
                 WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.view = 'self'
                   AND (p_scope IS NULL OR e.scope = p_scope) AND e.owner_kind = 'fact' AND e.model_id = 1
                   AND h.sure >= p_confidence AND h.sure > 0 AND h.sure * h.source_trust >= p_trust
+                  AND (p_contradicted
+                       OR NOT fact_outdone(p_tenant, e.owner_id, v_valid, p_known, p_confidence, p_trust))
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
             SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
@@ -779,7 +1025,8 @@ BEGIN
                 '       array_agg(-n.distance ORDER BY n.distance, n.owner_id) FROM near n',
                 p_dimensions, v_holds, v_mine, v_enough)
             INTO v_units, v_cosines
-            USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+            USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust,
+        p_contradicted;
         END IF;
         IF cardinality(v_units) = p_limit THEN
             RETURN QUERY SELECT u.unit, u.cosine FROM unnest(v_units, v_cosines) u(unit, cosine);
@@ -800,7 +1047,8 @@ BEGIN
         'SELECT e.owner_id, -e.distance FROM ('
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e WHERE %2$s'
         '    ORDER BY 2, 1 OFFSET 0) e %1$s WHERE true%3$s LIMIT $5', v_holds, v_mine, v_enough)
-    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust;
+    USING v_query, p_tenant, p_project, p_scope, p_limit, v_valid, p_known, p_relations, p_confidence, p_trust,
+        p_contradicted;
 END
 $$;
 """,
@@ -901,7 +1149,7 @@ CREATE OR REPLACE FUNCTION recall_facts(
     p_tenant text, p_project text, p_terms text[], p_idf double precision[], p_average double precision,
     p_model smallint, p_vector text, p_lexical uuid[], p_near uuid[], p_cards uuid[], p_walked int, p_valid timestamptz,
     p_known timestamptz, p_scope text, p_entity uuid, p_relations uuid[], p_confidence double precision,
-    p_trust double precision, p_depth int, p_notes uuid[])
+    p_trust double precision, p_depth int, p_notes uuid[], p_contradicted boolean)
 RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
@@ -922,26 +1170,13 @@ DECLARE
 BEGIN
     PERFORM check_as_of(p_tenant, p_project, p_known);
     IF p_entity IS NOT NULL THEN
-        v_lexical := ARRAY(
-            SELECT f.fact_id FROM graph_facts f
-            WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
-              AND (p_relations IS NULL OR f.predicate_id = ANY (p_relations))
-              AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
-              AND (p_scope IS NULL OR f.scope = p_scope)
-              AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
-                              p_tenant, v_valid, p_known)
-            ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+        v_lexical := facts_of(p_tenant, p_project, p_entity, p_relations, p_terms, p_idf, v_valid, p_known, p_scope,
+                              p_confidence, p_trust, p_contradicted);
     ELSE
         IF p_relations IS NOT NULL THEN
             -- The best of all relations need not have one of these among them.
-            v_related := ARRAY(
-                SELECT f.fact_id FROM graph_facts f
-                WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.predicate_id = ANY (p_relations)
-                  AND f.valid_until > CASE WHEN p_known IS NULL THEN v_valid ELSE '-infinity' END
-                  AND (p_scope IS NULL OR f.scope = p_scope)
-                  AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
-                                  p_tenant, v_valid, p_known)
-                ORDER BY f.created_at DESC, f.fact_id LIMIT 2000);
+            v_related := facts_of(p_tenant, p_project, NULL, p_relations, p_terms, p_idf, v_valid, p_known, p_scope,
+                                  p_confidence, p_trust, p_contradicted);
         END IF;
         IF p_depth > 0 THEN
             -- Whom the best of them are about, as far as they hold themselves; whom they lead to is a hop away.
@@ -963,11 +1198,18 @@ BEGIN
                             OFFSET 0) f
                         WHERE f.sure >= p_confidence AND f.sure > 0 AND f.sure * f.source_trust >= p_trust
                         UNION ALL
-                        SELECT m.entity_id, l.place
+                        -- Whom the facts are about that cite the notes, as far as the caller may read them.
+                        SELECT x.entity_id, l.place
                         FROM unnest(p_notes) WITH ORDINALITY l(id, place)
                         CROSS JOIN LATERAL (
-                            SELECT m.entity_id FROM note_entity_mentions m
-                            WHERE m.tenant_id = p_tenant AND m.note_id = l.id OFFSET 0) m
+                            SELECT f.subject_entity_id, f.object_entity_id FROM graph_fact_evidence v
+                            CROSS JOIN LATERAL (
+                                SELECT f.subject_entity_id, f.object_entity_id FROM graph_facts f
+                                WHERE f.tenant_id = p_tenant AND f.fact_id = v.fact_id
+                                  AND (p_known IS NULL OR f.created_at <= p_known) OFFSET 0) f
+                            WHERE v.tenant_id = p_tenant AND v.note_id = l.id OFFSET 0) f
+                        CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) x(entity_id)
+                        WHERE x.entity_id IS NOT NULL
                         UNION ALL
                         -- What the nearest cards are about.
                         SELECT c.entity_id, l.place
@@ -1133,17 +1375,9 @@ BEGIN
             SELECT json_agg(json_build_array(
                        u.note_id, u.terms_length, CASE WHEN u.position IS NOT NULL THEN u.telling END,
                        ts_filter(setweight(
-                           CASE WHEN u.updated_at > p_known AND u.version > 1 THEN (
-                               SELECT note_terms(
-                                   p_tenant, p_project,
-                                   CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE o.author END,
-                                   coalesce((t.before ->> 'occurred_at')::timestamptz, o.occurred_at),
-                                   CASE WHEN t.before ? 'tags' THEN ARRAY(
-                                       SELECT jsonb_array_elements_text(t.before -> 'tags')) ELSE o.tags END,
-                                   coalesce(t.content, o.content))
-                               FROM memory_notes o CROSS JOIN LATERAL note_then(p_tenant, o.note_id, p_known) t
-                               WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id)
-                           ELSE u.terms END, 'A', p_terms), '{a}')::text,
+                           CASE WHEN u.updated_at > p_known AND u.version > 1
+                                THEN note_terms_then(p_tenant, p_project, u.note_id, p_known)
+                                ELSE u.terms END, 'A', p_terms), '{a}')::text,
                        e.cosine) ORDER BY u.place) AS units
             FROM (
                 SELECT 0 AS place, n.note_id, n.position, n.terms_length, n.telling, n.terms, n.updated_at, n.version
@@ -1181,6 +1415,72 @@ BEGIN
                         AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                 OFFSET 0) e ON true
         ) w);
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION recall_words(
+    p_tenant text, p_project text, p_kind text, p_query text, p_limit int, p_valid timestamptz, p_known timestamptz,
+    p_scope text, p_confidence double precision, p_trust double precision, p_contradicted boolean)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_terms record;
+    v_idf double precision[];
+    v_looked bigint[];
+    v_chosen text[];
+    v_hits uuid[] := '{}';
+BEGIN
+    PERFORM check_as_of(p_tenant, p_project, p_known);
+    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, p_kind, p_query, 64) w;
+    v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
+    IF p_limit > 0 THEN
+        -- What stands nowhere any more may have stood somewhere then.
+        v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
+            SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
+            ORDER BY d.place) END;
+        v_chosen := choose_terms(v_terms.terms, v_looked, 2000);
+        IF p_kind = 'fact' THEN
+            v_hits := ARRAY(
+                SELECT m.fact_id FROM match_facts(
+                    v_terms.terms, v_idf, v_chosen, v_terms.average, 4000,
+                    CASE WHEN p_contradicted THEN p_limit ELSE 4000 END, v_valid, p_known, p_scope, p_confidence,
+                    p_trust) m
+                -- One after the other, until there are enough.
+                WHERE p_contradicted OR NOT fact_outdone(p_tenant, m.fact_id, v_valid, p_known, p_confidence, p_trust)
+                LIMIT p_limit);
+        ELSE
+            IF p_known IS NOT NULL THEN
+                -- What was changed or deleted since is found by what it said then, and no index has that.
+                v_hits := ARRAY(
+                    SELECT x.note_id FROM (
+                        SELECT n.note_id, tsvector_to_array(
+                                   note_terms_then(p_tenant, p_project, n.note_id, p_known)) AS terms
+                        FROM (
+                            SELECT n.note_id FROM memory_notes n
+                            WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
+                              AND n.updated_at > p_known AND n.version > 1 AND n.suppression = 0
+                              AND (p_scope IS NULL OR n.scope = p_scope)
+                            ORDER BY n.updated_at DESC, n.note_id LIMIT 5000) n
+                        OFFSET 0) x
+                    WHERE x.terms && v_terms.terms
+                    ORDER BY (SELECT sum(t.idf) FROM unnest(v_terms.terms, v_idf) t(term, idf)
+                              WHERE t.term = ANY (x.terms)) DESC, x.note_id LIMIT p_limit);
+            END IF;
+            v_hits := v_hits || ARRAY(
+                SELECT m.note_id FROM match_notes(
+                    v_terms.terms, v_idf, v_chosen, v_terms.average, 4000, p_limit, p_known, p_scope) m);
+        END IF;
+    END IF;
+    RETURN json_build_object(
+        'terms', v_terms.terms, 'documents', v_terms.documents, 'total', v_terms.total, 'average', v_terms.average,
+        'hits', v_hits);
 END
 $$;
 """,
@@ -1545,6 +1845,15 @@ BEGIN
     terms := ARRAY(
         SELECT t.lexeme FROM unnest(to_tsvector(v_language, v_query)) t
         ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    IF v_query <> p_query AND EXISTS (
+        SELECT FROM jobs j
+        WHERE j.tenant_id = p_tenant AND j.kind = 'reindex' AND j.project_id = p_project
+          AND j.status IN ('pending', 'leased')) THEN
+        -- What was not read anew yet has its words as they are written.
+        terms := terms || ARRAY(
+            SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t WHERE t.lexeme <> ALL (terms)
+            ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
+    END IF;
     IF p_kind = 'object' AND EXISTS (
         SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
         WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
@@ -1573,8 +1882,73 @@ $$;
 """,
 )
 
-# As they were.
 OLD_FUNCTIONS: tuple[str, ...] = (
+    r"""
+CREATE OR REPLACE FUNCTION boost_notes(
+    p_tenant text, p_project text, p_words text[], p_scope text, p_deadline interval, OUT notes uuid[],
+    OUT timed_out boolean)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+DECLARE
+    v_deadline timestamptz := clock_timestamp() + p_deadline;
+    v_now timestamptz := clock_timestamp();
+    v_patterns text[] := ARRAY(
+        SELECT '%' || regexp_replace(w, '([%_\\])', '\\\1', 'g') || '%' FROM unnest(p_words) w);
+    v_entities uuid[];
+    v_near uuid[] := '{}';
+BEGIN
+    notes := '{}';
+    timed_out := false;
+    v_entities := ARRAY(
+        SELECT h.entity_id FROM (
+            SELECT e.entity_id FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.merged_into IS NULL
+              AND e.canonical_norm LIKE ANY (v_patterns)
+            ORDER BY length(e.canonical_norm), e.entity_id LIMIT 200) h
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS mentions FROM (
+                SELECT FROM note_entity_mentions m
+                WHERE m.tenant_id = p_tenant AND m.entity_id = h.entity_id LIMIT 1000) c) m
+        ORDER BY m.mentions DESC, h.entity_id LIMIT 20);
+    IF clock_timestamp() < v_deadline THEN
+        v_near := ARRAY(
+            SELECT x.id FROM (
+                SELECT n.id FROM unnest(v_entities) s(id)
+                CROSS JOIN LATERAL (
+                    (SELECT x.object_entity_id AS id, x.confidence FROM entity_edges x
+                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.subject_entity_id = s.id
+                       AND x.retracted_at IS NULL AND x.valid_from <= v_now AND x.valid_until > v_now
+                     ORDER BY x.confidence DESC, x.edge_id LIMIT 50)
+                    UNION ALL
+                    (SELECT x.subject_entity_id, x.confidence FROM entity_edges x
+                     WHERE x.tenant_id = p_tenant AND x.project_id = p_project AND x.object_entity_id = s.id
+                       AND x.retracted_at IS NULL AND x.valid_from <= v_now AND x.valid_until > v_now
+                     ORDER BY x.confidence DESC, x.edge_id LIMIT 50)) n
+                WHERE n.id <> ALL (v_entities)
+                GROUP BY n.id ORDER BY max(n.confidence) DESC, n.id LIMIT 50) x);
+    ELSE
+        timed_out := true;
+    END IF;
+    IF clock_timestamp() < v_deadline THEN
+        notes := ARRAY(
+            SELECT DISTINCT n.note_id FROM unnest(v_entities || v_near) s(id)
+            CROSS JOIN LATERAL (
+                SELECT m.note_id FROM note_entity_mentions m
+                WHERE m.tenant_id = p_tenant AND m.project_id = p_project AND m.entity_id = s.id
+                ORDER BY m.note_id DESC LIMIT 200) m
+            CROSS JOIN LATERAL (
+                SELECT n.note_id FROM memory_notes n
+                WHERE n.tenant_id = p_tenant AND n.note_id = m.note_id AND n.project_id = p_project
+                  AND n.deleted_at IS NULL AND n.suppression = 0 AND (p_scope IS NULL OR n.scope = p_scope)
+                OFFSET 0) n
+            ORDER BY n.note_id LIMIT 200);
+    END IF;
+    timed_out := timed_out OR clock_timestamp() >= v_deadline;
+END
+$$;
+""",
     r"""
 CREATE OR REPLACE FUNCTION count_telling(p_tenant text, p_project text, p_content text)
 RETURNS int
@@ -2012,6 +2386,55 @@ BEGIN
             p_average, 1000, p_limit, p_known, p_scope) m
         WHERE m.note_id <> v_source.note_id;
     END LOOP;
+END
+$$;
+""",
+    """
+CREATE OR REPLACE FUNCTION match_facts(
+    p_terms text[], p_idf double precision[], p_chosen text[], p_average double precision, p_most int, p_limit int,
+    p_valid timestamptz, p_known timestamptz, p_scope text)
+RETURNS TABLE (fact_id uuid, score double precision)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := nullif(current_setting('app.tenant_id', true), '');
+    v_project text := nullif(current_setting('app.project_id', true), '');
+    v_agent text := nullif(current_setting('app.agent_id', true), '');
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_holds boolean := coalesce(current_setting('app.reach', true), '') = 'legal_hold';
+    v_keys text[];
+BEGIN
+    IF v_tenant IS NULL OR v_project IS NULL OR cardinality(p_chosen) = 0 THEN
+        RETURN;
+    END IF;
+    v_keys := lexical_keys(v_tenant, v_project, p_chosen);
+    RETURN QUERY
+    WITH found AS MATERIALIZED (
+        SELECT f.fact_id, f.terms_length, ts_filter(setweight(f.terms, 'A', p_terms), '{a}') AS terms
+        FROM graph_facts f
+        WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
+          AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
+          AND (f.suppression = 0 OR (f.suppression = 2 AND v_holds))
+          AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
+          AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))
+          AND (p_scope IS NULL OR f.scope = p_scope)
+          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
+                          v_tenant, p_valid, p_known)
+        LIMIT p_most
+    )
+    SELECT f.fact_id, sum(t.idf * f.tf * 1.9 / (f.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))
+    FROM (
+        -- Taken apart in the list of columns: as a table, each would be stored before it is read.
+        SELECT w.fact_id, w.terms_length, (w.word).lexeme, cardinality((w.word).positions)::double precision AS tf
+        FROM (SELECT f.fact_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
+    ) f
+    JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = f.lexeme
+    GROUP BY f.fact_id ORDER BY 2 DESC, 1 LIMIT p_limit;
 END
 $$;
 """,
@@ -2645,6 +3068,57 @@ END
 $$;
 """,
     """
+CREATE OR REPLACE FUNCTION recall_words(
+    p_tenant text, p_project text, p_kind text, p_query text, p_limit int, p_valid timestamptz, p_known timestamptz,
+    p_scope text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_valid timestamptz := coalesce(p_valid, p_known, clock_timestamp());
+    v_terms record;
+    v_idf double precision[];
+    v_looked bigint[];
+    v_chosen text[];
+    v_hits uuid[] := '{}';
+BEGIN
+    PERFORM check_as_of(p_tenant, p_project, p_known);
+    SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, p_kind, p_query, 64) w;
+    v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
+    IF p_limit > 0 THEN
+        -- What stands nowhere any more may have stood somewhere then.
+        v_looked := CASE WHEN p_known IS NULL THEN v_terms.documents ELSE ARRAY(
+            SELECT greatest(d.documents, 1) FROM unnest(v_terms.documents) WITH ORDINALITY d(documents, place)
+            ORDER BY d.place) END;
+        v_chosen := choose_terms(v_terms.terms, v_looked, 2000);
+        IF p_kind = 'fact' THEN
+            v_hits := ARRAY(
+                SELECT m.fact_id FROM match_facts(
+                    v_terms.terms, v_idf, v_chosen, v_terms.average, 4000, p_limit, v_valid, p_known, p_scope) m);
+        ELSE
+            IF p_known IS NOT NULL THEN
+                -- What was changed or deleted since is found by what it said then, and no index has that.
+                v_hits := ARRAY(
+                    SELECT n.note_id FROM memory_notes n
+                    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND n.created_at <= p_known
+                      AND n.updated_at > p_known AND n.version > 1
+                    ORDER BY n.updated_at DESC, n.note_id LIMIT 500);
+            END IF;
+            v_hits := v_hits || ARRAY(
+                SELECT m.note_id FROM match_notes(
+                    v_terms.terms, v_idf, v_chosen, v_terms.average, 4000, p_limit, p_known, p_scope) m);
+        END IF;
+    END IF;
+    RETURN json_build_object(
+        'terms', v_terms.terms, 'idf', v_idf, 'total', v_terms.total, 'average', v_terms.average, 'hits', v_hits);
+END
+$$;
+""",
+    """
 CREATE OR REPLACE FUNCTION similar_notes(
     p_tenant text, p_project text, p_text text, p_model smallint, p_dimensions int, p_vector text, p_scope text,
     p_owner text, p_skipped uuid[], p_patterns text[], p_limit int)
@@ -3046,10 +3520,53 @@ RETYPED: tuple[tuple[str, str], ...] = (
             "precision, timestamptz, timestamptz, int[], int)"
         ),
     ),
+    (
+        ("match_facts(text[], double precision[], text[], double precision, int, int, timestamptz, timestamptz, text)"),
+        (
+            "match_facts(text[], double precision[], text[], double precision, int, int, timestamptz, "
+            "timestamptz, text, double precision, double precision)"
+        ),
+    ),
+    (
+        (
+            "near_units(text, text, text, smallint, int, text, int, text, timestamptz, timestamptz, uuid[], "
+            "double precision, double precision)"
+        ),
+        (
+            "near_units(text, text, text, smallint, int, text, int, text, timestamptz, timestamptz, uuid[], "
+            "double precision, double precision, boolean)"
+        ),
+    ),
+    (
+        (
+            "recall_facts(text, text, text[], double precision[], double precision, smallint, text, uuid[], "
+            "uuid[], uuid[], int, timestamptz, timestamptz, text, uuid, uuid[], double precision, double "
+            "precision, int, uuid[])"
+        ),
+        (
+            "recall_facts(text, text, text[], double precision[], double precision, smallint, text, uuid[], "
+            "uuid[], uuid[], int, timestamptz, timestamptz, text, uuid, uuid[], double precision, double "
+            "precision, int, uuid[], boolean)"
+        ),
+    ),
+    (
+        "recall_words(text, text, text, text, int, timestamptz, timestamptz, text)",
+        (
+            "recall_words(text, text, text, text, int, timestamptz, timestamptz, text, double precision, "
+            "double precision, boolean)"
+        ),
+    ),
 )
 SIGNATURES: tuple[str, ...] = (
+    (
+        "facts_of(text, text, uuid, uuid[], text[], double precision[], timestamptz, timestamptz, text, "
+        "double precision, double precision, boolean)"
+    ),
+    "fact_outdone(text, uuid, timestamptz, timestamptz, double precision, double precision)",
     "fold_words(text, boolean)",
+    "note_terms_then(text, text, uuid, timestamptz)",
     "note_then(text, uuid, timestamptz)",
+    "notes_about(text, text, uuid, text, timestamptz, int)",
 )
 
 # What was written before is read anew, by a job for each project: its words are looked for otherwise now.

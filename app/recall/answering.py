@@ -46,6 +46,8 @@ LEAST_IN_POOL = 100
 MOST_IN_POOL = 300
 # More than any score.
 FIRST = 10.0
+FACTS_BESIDE_STALE = 10
+"""How many facts stand beside a card that no longer tells what is so."""
 
 
 async def answer(
@@ -66,7 +68,10 @@ async def answer(
     ask = asked.ask
     # What a card does not tell yet comes first when room is short.
     urgent = sorted(ranked, key=lambda one: one.id not in shown.divergent) if shown.divergent else ranked
-    pool = urgent[: pool_size(asked)]
+    most_facts = None
+    if shown.card is not None and shown.stale:
+        most_facts = max(FACTS_BESIDE_STALE, len(shown.divergent))
+    pool = _with_fewer_facts(urgent, most_facts)[: pool_size(asked)]
     alone = asked.entity is not None
     seen_at = asked.as_of or decided.now()
     read = await _read(db, who, asked, pool, vector=None if alone or ask.lambda_mmr == 1 else vector)
@@ -92,7 +97,7 @@ async def answer(
     taken = sorted((pool[index] for index in chosen), key=lambda one: (-one.score, one.id))
     results = [_present(one, read, shown) for one in taken]
     if sought is not None:
-        results, used = await _with_parents(db, who, asked, sought, results, used)
+        results, used = await _with_parents(db, who, asked, sought, results, used, most_facts=most_facts)
     facts = [result for result in results if isinstance(result, RecalledFact)]
     notices = await reading.notices_of(db, who, list(facts), means.denied)
     means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
@@ -129,6 +134,14 @@ async def answer(
     )
 
 
+def _with_fewer_facts(ranked: list[Scored], most: int | None) -> list[Scored]:
+    """All notes, and of the facts the first so many (None: all)."""
+    if most is None:
+        return ranked
+    kept = {one.id for one in [one for one in ranked if one.kind == "fact"][:most]}
+    return [one for one in ranked if one.kind == "note" or one.id in kept]
+
+
 def _too_long(pool: list[Scored], costs: list[int], ask: RecallAsk) -> list[TooLong]:
     """Those that would have been among the results if the budget had room for them at all."""
     best = sorted(zip(pool, costs, strict=True), key=lambda one: (-one[0].score, one[0].id))[: ask.max_results]
@@ -148,7 +161,7 @@ def _told_card(shown: Cards, room: int) -> str | None:
 
 def _shown_card(shown: Cards) -> ShownCard | None:
     card = shown.card
-    if card is None:
+    if card is None or card.card_id is None:
         return None
     return ShownCard(
         card_id=card.card_id,
@@ -291,6 +304,8 @@ async def _with_parents(
     sought: Sought,
     results: list[RecalledFact | RecalledNote],
     used: int,
+    *,
+    most_facts: int | None,
 ) -> tuple[list[RecalledFact | RecalledNote], int]:
     """The results with the facts they were concluded from, as far as these are what was asked for and fit; whole or
     not at all. One that is a result already is marked as such."""
@@ -314,6 +329,8 @@ async def _with_parents(
         for result in results
     ]
     room = asked.ask.max_results - len(results)
+    if most_facts is not None:
+        room = min(room, most_facts - sum(isinstance(result, RecalledFact) for result in results))
     for origin, child in origins:
         fact = read.pop(origin, None)
         cost = 0 if fact is None else token_cost(value_text(fact))
@@ -335,10 +352,12 @@ def _meta(
 ) -> RecallMeta:
     weights = asked.ask.weights
     lost = weights.vector > 0 and vector is None
+    # Where an entity says which facts are meant, nobody walks.
+    walked = asked.ask.depth > 0 and asked.entity is None
     part: dict[Channel, bool] = {
         "lexical": weights.lexical > 0,
         "vector": weights.vector > 0 and vector is not None,
-        "graph": weights.graph > 0 and "facts" in asked.include,
+        "graph": weights.graph > 0 and "facts" in asked.include and walked,
     }
     return RecallMeta(
         channels=[name for name, there in part.items() if there],

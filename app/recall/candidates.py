@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,8 +45,18 @@ FactRow = tuple[str, float, float | None, float | None, int, float, float, float
 Link = tuple[str, str, float]
 
 
+class WordsFound(msgspec.Struct, frozen=True):
+    """A query's terms, how many units of a kind have each, and those that are best by them."""
+
+    terms: list[str]
+    documents: list[int]
+    total: int
+    average: float
+    hits: list[str]
+
+
 class Words(msgspec.Struct, frozen=True):
-    """A query's terms with what they weigh among the units of a kind, and those that are best by them."""
+    """A query's terms with what they weigh, and the units of a kind that are best by them."""
 
     terms: list[str]
     idf: list[float]
@@ -68,7 +79,7 @@ class LinksFound(msgspec.Struct, frozen=True):
     found: list[Window] | None
 
 
-_words = msgspec.json.Decoder(Words)
+_words = msgspec.json.Decoder(WordsFound)
 _windows = msgspec.json.Decoder(list[Window])
 _links = msgspec.json.Decoder(LinksFound)
 _facts = msgspec.json.Decoder(list[FactRow])
@@ -92,6 +103,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     relations: list[str] | None = None
     min_confidence: float = 0.0
     min_trust: float = 0.0
+    contradicted: bool = True
     depth: int = 1
     results: int = 50
 
@@ -121,6 +133,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
             "relations": self.relations,
             "min_confidence": self.min_confidence,
             "min_trust": self.min_trust,
+            "contradicted": self.contradicted,
         }
 
 
@@ -213,12 +226,21 @@ async def find_words(
     db: Database, who: Principal, asked: Asked, kinds: Sequence[str], *, limits: Mapping[str, int]
 ) -> tuple[dict[str, Words], Decided]:
     """The query's terms for each kind with the best units by them; and what the project decides."""
-    here = {**place(who), "query": asked.query, "valid_at": asked.valid_at, "as_of": asked.as_of, "scope": asked.scope}
+    here = {
+        **place(who),
+        "query": asked.query,
+        "valid_at": asked.valid_at,
+        "as_of": asked.as_of,
+        "scope": asked.scope,
+        "min_confidence": asked.ask.min_confidence,
+        "min_trust": asked.min_trust,
+        "contradicted": asked.ask.include_contradicted,
+    }
     answers = await asyncio.gather(
         *(look_back(db, who, queries.RECALL_WORDS, {**here, "kind": kind, "limit": limits[kind]}) for kind in kinds)
     )
     rows = [row for (row,) in answers]
-    found = {kind: _words.decode(row["found"]) for kind, row in zip(kinds, rows, strict=True)}
+    found = _weigh({kind: _words.decode(row["found"]) for kind, row in zip(kinds, rows, strict=True)})
     decided = Decided(
         judged=any(row["judged"] for row in rows),
         pipeline=read_settings({"pipeline": rows[0]["pipeline"] or {}}),
@@ -226,6 +248,25 @@ async def find_words(
         heard_at=time.monotonic(),
     )
     return found, decided
+
+
+def _weigh(found: dict[str, WordsFound]) -> dict[str, Words]:
+    """What the terms weigh among the units of all kinds together: a word that few facts have says no more than one that
+    few notes have, and their scores are compared."""
+    total = sum(one.total for one in found.values())
+    counts: Counter[str] = Counter()
+    for one in found.values():
+        counts.update(dict(zip(one.terms, one.documents, strict=True)))
+    return {
+        kind: Words(
+            terms=one.terms,
+            idf=threads.inverse_frequencies([counts[term] for term in one.terms], total),
+            total=one.total,
+            average=one.average,
+            hits=one.hits,
+        )
+        for kind, one in found.items()
+    }
 
 
 async def find_notes(

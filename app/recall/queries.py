@@ -5,7 +5,8 @@ _PLACE = "%(tenant)s, %(project)s, %(terms)s::text[], %(model)s::smallint, %(dim
 # The query's terms and the units of a kind that are best by them; what the project decides; and what time it is.
 RECALL_WORDS = """
     SELECT recall_words(p.tenant_id, p.project_id, %(kind)s, %(query)s, %(limit)s, %(valid_at)s::timestamptz,
-                        %(as_of)s::timestamptz, %(scope)s) AS found,
+                        %(as_of)s::timestamptz, %(scope)s, %(min_confidence)s, %(min_trust)s,
+                        %(contradicted)s) AS found,
            coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged,
            p.settings -> 'pipeline' AS pipeline, clock_timestamp() AS told_at
     FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
@@ -24,7 +25,7 @@ NEAR_FACTS = """
     SELECT ARRAY(SELECT n.owner_id::text FROM near_units(
                %(tenant)s, %(project)s, 'fact', %(model)s::smallint, %(dimensions)s::int, %(vector)s, %(near)s,
                %(scope)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(relations)s::uuid[],
-               %(min_confidence)s::double precision, %(min_trust)s::double precision) n) AS facts,
+               %(min_confidence)s::double precision, %(min_trust)s::double precision, %(contradicted)s) n) AS facts,
            ARRAY(SELECT n.owner_id::text FROM near_units(
                %(tenant)s, %(project)s, 'card', %(model)s::smallint, %(dimensions)s::int, %(vector)s, %(cards)s,
                %(scope)s) n) AS cards"""
@@ -35,12 +36,19 @@ RECALL_FACTS = """
         %(model)s::smallint, %(vector)s, %(lexical)s::uuid[], %(near)s::uuid[], %(cards)s::uuid[], %(walked)s,
         %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, %(entity)s::uuid, %(relations)s::uuid[],
         %(min_confidence)s::double precision, %(min_trust)s::double precision, %(depth)s::int,
-        %(notes)s::uuid[]) AS found"""
-# Notes that mention an entity, the newest first.
+        %(notes)s::uuid[], %(contradicted)s) AS found"""
+# Notes about an entity: of the newest 5,000 those with the most telling of the query's terms, and then the newest.
 MENTIONING = """
-    SELECT m.note_id FROM note_entity_mentions m
-    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %(entity)s::uuid
-    ORDER BY m.created_at DESC, m.note_id LIMIT 200"""
+    SELECT n.note_id FROM notes_about(
+        %(tenant)s, %(project)s, %(entity)s::uuid, %(scope)s, %(as_of)s::timestamptz, 5000) a(note_id)
+    JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = a.note_id
+    ORDER BY (SELECT coalesce(sum(t.idf), 0)
+              FROM unnest(%(terms)s::text[], %(idf)s::double precision[]) t(term, idf)
+              WHERE t.term = ANY (tsvector_to_array(
+                  CASE WHEN n.updated_at > %(as_of)s::timestamptz AND n.version > 1
+                       THEN note_terms_then(n.tenant_id, n.project_id, n.note_id, %(as_of)s::timestamptz)
+                       ELSE n.terms END))) DESC, n.note_id DESC
+    LIMIT 200"""
 # Notes by their ids, each with what it said at a time (NULL: what it says).
 NOTES = """
     SELECT n.note_id, coalesce(t.before ->> 'type', n.type) AS type,
@@ -84,4 +92,3 @@ COUNT_ACCESSES = "SELECT count_accesses(%(facts)s::uuid[], %(counts)s::int[], %(
 CLEAR_TRACES = "SELECT clear_traces(%(days)s, %(limit)s) AS cleared"
 # Reads the words of some notes or facts anew.
 REINDEX_TERMS = "SELECT reindex_terms(%(kind)s, %(after)s::uuid, %(limit)s) AS last"
-REFRESH_LEXICON = "SELECT refresh_lexicon(%(kind)s, %(frequent)s)"

@@ -30,7 +30,6 @@ from app.recall.means import Cards, Means, QueryVector, place
 from app.recall.refining import boost
 from app.recall.schemas import RecallAsk, RecallRead
 from app.recall.scoring import Scored, Scorer
-from app.retrieval.trust import LOW_TRUST
 from app.web.auth import Principal
 
 SEEDING_NOTES = 10
@@ -123,7 +122,8 @@ async def _sought(db: Database, who: Principal, asked: Asked, vector: QueryVecto
         entity=entity,
         relations=relations,
         min_confidence=asked.ask.min_confidence,
-        min_trust=0.0 if asked.ask.include_low_trust else LOW_TRUST,
+        min_trust=asked.min_trust,
+        contradicted=asked.ask.include_contradicted,
         results=asked.ask.max_results,
         depth=asked.ask.depth if asked.ask.weights.graph > 0 else 0,
     )
@@ -153,7 +153,8 @@ async def _rank(
         )
     wanted = None
     if sought.entity is not None:
-        rows = await db.query(who, queries.MENTIONING, {**place(who), "entity": sought.entity})
+        about = {"terms": words["note"].terms, "idf": words["note"].idf, "scope": asked.scope, "as_of": asked.as_of}
+        rows = await db.query(who, queries.MENTIONING, {**place(who), **about, "entity": sought.entity})
         wanted = [str(row["note_id"]) for row in rows]
     notes, near = await asyncio.gather(
         find_notes(db, who, sought, words=words["note"], wanted=wanted),

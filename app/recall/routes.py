@@ -11,14 +11,28 @@ from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 from app.errors import BadRequest
 from app.recall import recalling, traces
 from app.recall.means import Means
-from app.recall.schemas import MAX_QUERY, RecallAsk, RecallRead, ReplayRead, TraceRead, Weights
+from app.recall.schemas import (
+    BUDGET_BOUNDS,
+    DEPTH_BOUNDS,
+    ENTITY_BOUNDS,
+    MAX_QUERY,
+    RELATION_BOUNDS,
+    Fusion,
+    RecallAsk,
+    RecallRead,
+    ReplayRead,
+    TraceRead,
+    Weights,
+)
+from app.tenancy.schemas import VisibilityIn
 from app.web.auth import Access
 from app.web.inputs import invalid_body, parse_moment
 from app.web.requests import AsOf, Db, HoldDenied, Who
 
 READ = Access(work="read", scopes=("facts:read", "notes:read"))
 RecallMeans = NamedDependency[SkipValidation[Means]]
-Text = Annotated[str | None, QueryParameter(max_length=MAX_QUERY)]
+# The framework leaves a minimum of 0 out of its document.
+FROM_ZERO = {"minimum": 0}
 
 
 @post("/recall", opt={"access": READ}, status_code=200, summary="Recall what fits a query", tags=["recall"])
@@ -33,25 +47,46 @@ async def get_recall(
     db: Db,
     who: Who,
     recall_means: RecallMeans,
-    words: Annotated[str | None, QueryParameter(name="query", max_length=MAX_QUERY)] = None,
-    intent: Text = None,
-    token_budget: Annotated[str | None, QueryParameter(description="Tokens the results may take; 2000.")] = None,
-    max_results: Annotated[str | None, QueryParameter(description="At most this many, up to 200; 50.")] = None,
+    words: Annotated[
+        str | None, QueryParameter(name="query", max_length=MAX_QUERY, description="In the user's own words.")
+    ] = None,
+    intent: Annotated[str | None, QueryParameter(max_length=MAX_QUERY, description="The same as query.")] = None,
+    token_budget: Annotated[
+        int | None, QueryParameter(schema_extra=BUDGET_BOUNDS, description="Tokens the results may take; 2000.")
+    ] = None,
+    max_results: Annotated[int | None, QueryParameter(ge=1, le=200, description="At most this many; 50.")] = None,
     include: Annotated[
         list[str] | None, QueryParameter(description="facts, notes or both, separated by a comma or one by one.")
     ] = None,
-    depth: Annotated[str | None, QueryParameter(description="Edges to walk from what was found: 0 to 2.")] = None,
+    depth: Annotated[
+        int | None, QueryParameter(schema_extra=DEPTH_BOUNDS, description="Edges to walk from what was found; 1.")
+    ] = None,
     weights: Annotated[
         str | None, QueryParameter(description='JSON such as {"lexical": 0.3, "vector": 0.5, "graph": 0.2}.')
     ] = None,
-    fusion: Annotated[str | None, QueryParameter(description="weighted_sum or rrf.")] = None,
-    lambda_mmr: Annotated[str | None, QueryParameter(description="1: by score alone; 0.7.")] = None,
-    min_confidence: Annotated[str | None, QueryParameter(description="Facts at least this sure; 0.1.")] = None,
-    entity: Text = None,
-    entity_uri: Text = None,
-    relation: Text = None,
-    predicate: Text = None,
-    visibility: Annotated[str | None, QueryParameter(name="scope", description="Only this visibility.")] = None,
+    fusion: Annotated[Fusion | None, QueryParameter(description="How channels become one; weighted_sum.")] = None,
+    lambda_mmr: Annotated[
+        float | None, QueryParameter(ge=0, le=1, schema_extra=FROM_ZERO, description="1: by score alone; 0.7.")
+    ] = None,
+    min_confidence: Annotated[
+        float | None, QueryParameter(ge=0, le=1, schema_extra=FROM_ZERO, description="Facts at least this sure; 0.1.")
+    ] = None,
+    entity: Annotated[
+        str | None, QueryParameter(schema_extra=ENTITY_BOUNDS, description="All about one entity, and its card.")
+    ] = None,
+    entity_uri: Annotated[
+        str | None, QueryParameter(schema_extra=ENTITY_BOUNDS, description="The same as entity.")
+    ] = None,
+    relation: Annotated[
+        str | None,
+        QueryParameter(min_length=1, schema_extra=RELATION_BOUNDS, description="Only facts by this predicate."),
+    ] = None,
+    predicate: Annotated[
+        str | None, QueryParameter(min_length=1, schema_extra=RELATION_BOUNDS, description="The same as relation.")
+    ] = None,
+    visibility: Annotated[
+        VisibilityIn | None, QueryParameter(name="scope", description="Only this visibility.")
+    ] = None,
     as_of: AsOf = None,
     valid_at: Annotated[str | None, QueryParameter(description="What was valid at this time.")] = None,
     include_low_trust: bool = False,
@@ -93,7 +128,7 @@ async def get_recall(
     try:
         ask = msgspec.convert(asked, RecallAsk, strict=False)
     except msgspec.ValidationError as problem:
-        raise invalid_body(problem, RecallAsk) from problem
+        raise invalid_body(problem, RecallAsk, place="query") from problem
     return await recalling.recall(db, who, ask=ask, means=recall_means)
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.facts.names import MAX_NAME, MAX_PREDICATE
 from app.facts.schemas import FactRead, TombstoneNotice
 from app.notes.schemas import NoteType
 from app.recall.cards.schemas import CardRead, ReplayedCard
@@ -14,12 +15,22 @@ from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
 
 Kind = Literal["facts", "notes"]
 Channel = Literal["lexical", "vector", "graph"]
+Fusion = Literal["weighted_sum", "rrf"]
 Share = Annotated[float, Meta(ge=0, le=1)]
 MAX_QUERY = 10_000
+MAX_BUDGET = 200_000
+MAX_DEPTH = 2
+# Bounds that the reference tells and `asking` checks, since an error there has a code of its own.
+BUDGET_BOUNDS: dict[str, Any] = {"minimum": 1, "maximum": MAX_BUDGET}
+DEPTH_BOUNDS: dict[str, Any] = {"minimum": 0, "maximum": MAX_DEPTH}
+ENTITY_BOUNDS: dict[str, Any] = {"maxLength": MAX_NAME}
+RELATION_BOUNDS: dict[str, Any] = {"maxLength": MAX_PREDICATE}
+EntityName = Annotated[str, Meta(extra_json_schema={"extra": ENTITY_BOUNDS})]
+RelationName = Annotated[str, Meta(min_length=1, extra_json_schema={"extra": RELATION_BOUNDS})]
 
 
 class Weights(Create, frozen=True, kw_only=True):
-    """How much each channel counts, from 0 to 1; together 1."""
+    """How much each channel counts, from 0 to 1; together 1, give or take a thousandth."""
 
     lexical: float = 0.0
     vector: float = 0.0
@@ -35,14 +46,14 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     query: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
     """In the user's own words. `intent` means the same."""
     intent: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
-    token_budget: int = 2000
+    token_budget: Annotated[int, Meta(extra_json_schema={"extra": BUDGET_BOUNDS})] = 2000
     """How many tokens the results may take; a result takes 40 and a quarter of its bytes."""
     max_results: Annotated[int, Meta(ge=1, le=200)] = 50
     include: Annotated[list[Kind], Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["facts", "notes"])
-    depth: int = 1
+    depth: Annotated[int, Meta(extra_json_schema={"extra": DEPTH_BOUNDS})] = 1
     """How many edges away from what was found to look for facts: 0 to 2."""
     weights: Weights = DEFAULT_WEIGHTS
-    fusion: Literal["weighted_sum", "rrf"] = "weighted_sum"
+    fusion: Fusion = "weighted_sum"
     lambda_mmr: Share = 0.7
     """1: by score alone. Less: the less alike the better."""
     min_confidence: Share = 0.1
@@ -50,15 +61,15 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     """Also facts whose confidence times source_trust is under .2."""
     include_contradicted: bool = False
     """Also those of contradicting facts that are not preferred."""
-    entity: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
+    entity: EntityName | UnsetType = UNSET
     """All about one entity: its facts by score, and its card. `entity_uri` means the same."""
-    entity_uri: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
-    relation: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
+    entity_uri: EntityName | UnsetType = UNSET
+    relation: RelationName | UnsetType = UNSET
     """Only facts by this predicate. `predicate` means the same."""
-    predicate: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
+    predicate: RelationName | UnsetType = UNSET
     scope: VisibilityIn | None = None
     """Only what has this visibility."""
-    as_of: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None = None
+    as_of: Annotated[str, Meta(extra_json_schema={"extra": {"format": "date-time"}})] | None = None
     """As it was known at this time (scope history:as_of)."""
     valid_at: Moment | None = None
     """What was valid at this time; now, or as_of, when absent."""
@@ -209,6 +220,7 @@ class TraceResult(Read, frozen=True, kw_only=True):
     provenance_of: UUID | UnsetType = UNSET
     """That fact of the answer was concluded from it."""
     seen: SeenFact | UnsetType = UNSET
+    """Only of a fact that the caller may read to this day; so is `provenance_of`."""
 
 
 class TraceRead(Read, frozen=True, kw_only=True):

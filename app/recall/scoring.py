@@ -46,7 +46,8 @@ class Scorer:
     def best_notes(self, notes: NoteCandidates, count: int) -> list[str]:
         """The best notes so far, for what goes on from them."""
         channels = normalise(notes, None, vector=self._vector)
-        scores = self._of_notes({name: pair[0] for name, pair in channels.items()}, notes)
+        fused = self._fuse({name: pair[0] for name, pair in channels.items()}, self._weights)
+        scores = threads.discount_silence(fused, notes.telling)
         best = heapq.nsmallest(count, zip((-scores).tolist(), notes.ids, strict=True))
         return [note for score, note in best if score < 0]
 
@@ -63,13 +64,16 @@ class Scorer:
         """The candidates that fit at all, the best first, ties by id, no more than `most`; and how many there are.
         `whole` keeps every fact."""
         channels = normalise(notes, facts, vector=self._vector)
+        # Both kinds at once: a rank is one among all.
+        fused = self._fuse({name: np.concatenate(pair) for name, pair in channels.items()}, self._weights)
+        first = len(notes.rows) if notes else 0
         parts: list[_Notes | _Facts] = []
         if notes is not None and notes.rows:
             mine = {name: pair[0] for name, pair in channels.items()}
-            parts.append(self._score_notes(mine, notes, sources, links))
+            parts.append(self._score_notes(mine, fused[:first], notes, sources, links))
         if facts is not None and facts.rows:
             mine = {name: pair[1] for name, pair in channels.items()}
-            parts.append(self._score_facts(mine, facts))
+            parts.append(self._score_facts(mine, fused[first:], facts))
         order = sorted(
             (-score, candidate, part, index)
             for part, scored in enumerate(parts)
@@ -78,15 +82,17 @@ class Scorer:
         )
         return [parts[part].explained(index) for _, _, part, index in order[:most]], len(order)
 
-    def _of_notes(self, channels: dict[str, Scores], notes: NoteCandidates) -> Scores:
-        return threads.discount_silence(self._fuse(channels, self._weights), notes.telling)
-
     def _score_notes(
-        self, channels: dict[str, Scores], notes: NoteCandidates, sources: list[str], links: list[Link]
+        self,
+        channels: dict[str, Scores],
+        fused: Scores,
+        notes: NoteCandidates,
+        sources: list[str],
+        links: list[Link],
     ) -> "_Notes":
         ids = notes.ids
         place = {note: index for index, note in enumerate(ids)}
-        raw = self._of_notes(channels, notes)
+        raw = threads.discount_silence(fused, notes.telling)
         final = raw
         for source in sources:
             strengths = np.zeros(len(ids))
@@ -96,8 +102,7 @@ class Scorer:
             final = np.maximum(final, threads.pull(raw, place[source], strengths))
         return _Notes(channels, notes, raw, final)
 
-    def _score_facts(self, channels: dict[str, Scores], facts: FactCandidates) -> "_Facts":
-        raw = self._fuse(channels, self._weights)
+    def _score_facts(self, channels: dict[str, Scores], raw: Scores, facts: FactCandidates) -> "_Facts":
         most = max(row[8] for row in facts.rows)
         worth = [
             salience(

@@ -2,12 +2,13 @@
 
 from app.jobs.registry import Job
 from app.recall import queries
+from app.recall.embedding.tasks import refresh_lexicon
 
 KEEP_DAYS = 30
 AT_ONCE = 5000
-REINDEX_AT_ONCE = 1000
+# Notes of 64 KB each among them, well within the time a statement has.
+REINDEX_AT_ONCE = 100
 FIRST = "00000000-0000-0000-0000-000000000000"
-FREQUENT = 64
 
 
 async def clear_traces(job: Job) -> None:
@@ -28,6 +29,6 @@ async def reindex(job: Job) -> None:
             params = {"kind": kind, "after": after, "limit": REINDEX_AT_ONCE}
             (row,) = await job.db.query(job.scope, queries.REINDEX_TERMS, params)
             after = None if row["last"] is None else str(row["last"])
-        await job.db.query(job.scope, queries.REFRESH_LEXICON, {"kind": kind, "frequent": FREQUENT})
+        await refresh_lexicon(job.db, job.scope, kinds=(kind,))
     async with job.finishing():
         pass

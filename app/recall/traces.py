@@ -14,7 +14,7 @@ from app.facts import reading
 from app.facts.times import look_back, reader
 from app.recall import queries
 from app.recall.asking import Asked
-from app.recall.cards import service as cards
+from app.recall.cards import past as cards
 from app.recall.cards.schemas import ReplayedCard, ShownCard
 from app.recall.schemas import (
     RecalledNote,
@@ -81,7 +81,13 @@ def _auditor(who: Principal) -> Principal:
 
 
 async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
-    """One trace, for the agent that asked and for administrators."""
+    """One trace, for the agent that asked and for administrators; what it saw in a fact, for who may read that now."""
+    trace = await _find(db, who, trace_id=trace_id)
+    readable = await reading.read_facts(db, who, ids=_facts_of(who, trace))
+    return _told(trace, set(readable))
+
+
+async def _find(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
     rows = await db.query(_auditor(who), queries.TRACE, {"tenant": who.tenant_id, "trace": str(trace_id)})
     if not rows:
         raise NotFound("There is no such trace.", code="trace_not_found")
@@ -90,14 +96,30 @@ async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRea
     return TraceRead(**found)
 
 
+def _facts_of(who: Principal, trace: TraceRead) -> set[UUID]:
+    """Its facts, for a key that may read facts at all."""
+    return {result.id for result in trace.results if result.kind == "fact"} if SCOPES["fact"] in who.scopes else set()
+
+
+def _told(trace: TraceRead, readable: set[UUID]) -> TraceRead:
+    """The trace with no more than the place of those facts that are not readable."""
+    results = [
+        result
+        if result.kind == "note" or result.id in readable
+        else TraceResult(kind=result.kind, id=result.id, score=result.score, hops=result.hops)
+        for result in trace.results
+    ]
+    return msgspec.structs.replace(trace, results=results)
+
+
 async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozenset[str]) -> ReplayRead:
     """What was returned then, as it was then, as far as the caller may still read it."""
-    trace = await get_trace(db, who, trace_id=trace_id)
+    trace = await _find(db, who, trace_id=trace_id)
     who = reader(who, trace.as_of)
     readable = {kind for kind, scope in SCOPES.items() if scope in who.scopes}
-    facts = {result.id for result in trace.results if result.kind == "fact" and "fact" in readable}
     notes = [str(result.id) for result in trace.results if result.kind == "note" and "note" in readable]
-    read = await reading.read_facts(db, who, ids=facts, as_of=trace.as_of)
+    read = await reading.read_facts(db, who, ids=_facts_of(who, trace), as_of=trace.as_of)
+    trace = _told(trace, set(read))
     place = {"tenant": who.tenant_id, "as_of": trace.as_of}
     rows = await look_back(db, who, queries.NOTES, {**place, "ids": notes}) if notes else []
     said = {row["note_id"]: row for row in rows}

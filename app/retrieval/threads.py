@@ -1,5 +1,6 @@
 """A note is read in its context: what stands around it in its thread counts with it, the nearer the more."""
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -54,6 +55,11 @@ class Thread:
                 total = total + np.where(shape, weight**distance * values[place], 0.0)
                 place = np.where(there, steps[place], NONE)
         return total
+
+
+def inverse_frequencies(documents: Sequence[int], total: int) -> list[float]:
+    """What each term weighs, by how many of all documents have it."""
+    return [math.log1p((total - count + 0.5) / (count + 0.5)) for count in documents]
 
 
 def bm25(

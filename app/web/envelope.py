@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.errors import AppError, BadRequest, Forbidden, Unavailable
 from app.telemetry.logs import describe_failure
+from app.web.inputs import name_choices
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -73,12 +74,12 @@ def encode_error(problem: AppError, request_id: str) -> bytes:
     )
 
 
-def as_app_error(problem: Exception) -> AppError:
-    """The product's error for anything that was raised."""
+def as_app_error(problem: Exception, kinds: dict[str, Any] | None = None) -> AppError:
+    """The product's error for anything that was raised; `kinds` are the types of the handler's parameters."""
     if isinstance(problem, AppError):
         return problem
     if isinstance(problem, ValidationException):
-        return _invalid_fields(problem)
+        return _invalid_fields(problem, kinds or {})
     if isinstance(problem, SerializationException | RecursionError | UnicodeDecodeError):
         return BadRequest("The body is not valid JSON.", code="malformed_json")
     if isinstance(problem, HTTPException) and problem.status_code in FRAMEWORK_CODES:
@@ -98,14 +99,17 @@ def as_app_error(problem: Exception) -> AppError:
     return AppError("Something went wrong on our side. The request id helps us find it.")
 
 
-def _invalid_fields(problem: ValidationException) -> AppError:
+def _invalid_fields(problem: ValidationException, kinds: dict[str, Any]) -> AppError:
     extra: Any = problem.extra
     fields: list[dict[str, str]] = []
     for item in cast(list[dict[str, Any]], extra) if isinstance(extra, list) else ():
         source = item.get("source", "body")
         place = str(getattr(source, "value", source))
         key = str(item.get("key", "body"))
-        fields.append({"field": PARAMETERS.get(key, key), "message": str(item.get("message", "")), "in": place})
+        message = str(item.get("message", ""))
+        if key in kinds:
+            message = name_choices(message, kinds[key])
+        fields.append({"field": PARAMETERS.get(key, key), "message": message, "in": place})
     if not fields:
         return BadRequest(problem.detail or "The request could not be read.")
     first = fields[0]
@@ -116,7 +120,9 @@ def _invalid_fields(problem: ValidationException) -> AppError:
 
 def handle_error(request: Request[Any, Any, Any], problem: Exception) -> Response[bytes]:
     """Litestar's exception handler for everything."""
-    error = as_app_error(problem)
+    handler = request.scope.get("route_handler")
+    taken = handler.parsed_fn_signature.parameters if isinstance(problem, ValidationException) and handler else {}
+    error = as_app_error(problem, {name: field.annotation for name, field in taken.items()})
     request_id = str(request.scope.get("state", {}).get("request_id", ""))
     if error.status >= 500 or isinstance(problem, DBAPIError):
         log.error("request_failed", code=error.code, **describe_failure(problem))

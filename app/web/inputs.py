@@ -41,21 +41,27 @@ def parse_moment(text: str | None, field: str, *, code: str | None = None) -> da
     return as_utc(moment, field, code=code)
 
 
-def invalid_body(problem: msgspec.ValidationError, kind: Any) -> BadRequest:
-    """The error for a body that does not fit its type: names the field and says what was expected."""
+def invalid_body(problem: msgspec.ValidationError, kind: Any, *, place: str = "body") -> BadRequest:
+    """The error for a body (or what else is of a type) that does not fit: names the field and what was expected."""
     match = PLACE.match(str(problem))
     assert match is not None
     message = PLAINER.get(match["message"], match["message"])
     path = (match["path"] or "").lstrip(".")
-    if message.startswith("Invalid enum value"):
-        words = _choices(msgspec.inspect.type_info(kind), re.findall(r"[^.\[\]]+|\[\.*\d*\]", path))
-        message = f"one of {', '.join(words)}" if words else message
+    message = name_choices(message, kind, path)
     named = NAMED_FIELD.match(message)
     if named is not None:
         path = f"{path}.{named['name']}" if path else named["name"]
-    field = path[:200] or "body"
-    fields: list[dict[str, Any]] = [{"field": field, "message": message[:500], "in": "body"}]
+    field = path[:200] or place
+    fields: list[dict[str, Any]] = [{"field": field, "message": message[:500], "in": place}]
     return BadRequest(f"{field}: {message[:500]}", details={"fields": fields})
+
+
+def name_choices(message: str, kind: Any, path: str = "") -> str:
+    """What the decoder says of a value within a type; of a wrong word, which words there are."""
+    if not message.startswith("Invalid enum value"):
+        return message
+    words = _choices(msgspec.inspect.type_info(kind), re.findall(r"[^.\[\]]+|\[\.*\d*\]", path))
+    return f"one of {', '.join(words)}" if words else message
 
 
 def _choices(kind: Any, path: list[str]) -> list[str]:

@@ -154,10 +154,18 @@ FILL_FACTS = """
     SELECT tenant_id, fact_id, project_id, agent_id, scope, owner_key, subject_entity_id, predicate_id,
            object_entity_id, confidence, source_trust, valid_from, created_at
     FROM graph_facts WHERE tenant_id = 'archive' AND object_entity_id IS NOT NULL"""
+# Each of them evidence of two facts about the entity it mentions.
 FILL_MENTIONS = """
     INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
     SELECT 'archive', 'default', u.note, md5(u.name)::uuid, now()
-    FROM unnest(%(notes)s::uuid[], %(names)s::text[]) u(note, name)"""
+    FROM unnest(%(notes)s::uuid[], %(names)s::text[]) u(note, name);
+    INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at)
+    SELECT 'archive', 'default', gen_random_uuid(), f.fact_id, u.note, now()
+    FROM unnest(%(notes)s::uuid[], %(names)s::text[]) u(note, name)
+    CROSS JOIN LATERAL (
+        SELECT f.fact_id FROM graph_facts f
+        WHERE f.tenant_id = 'archive' AND f.project_id = 'default' AND f.subject_entity_id = md5(u.name)::uuid
+        ORDER BY f.fact_id LIMIT 2) f"""
 COPY_VECTORS = """
     COPY embeddings (tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, text_hash,
                      embedded_at, vector) FROM STDIN (FORMAT binary)"""
@@ -220,7 +228,8 @@ def _fill(connection: Connection, language: Language, space: Space) -> Archive:
     for name, count in zip([*names, *small], [*SIZED, *(SMALL * [SMALL_NOTES])], strict=True):
         _fill_notes(connection, language, space, name, count, [])
     _fill_facts(connection, language, space, entities)
-    connection.execute(FILL_MENTIONS.encode(), {"notes": list(mentioned), "names": list(mentioned.values())})
+    with psycopg.ClientCursor(connection) as cursor:
+        cursor.execute(FILL_MENTIONS.encode(), {"notes": list(mentioned), "names": list(mentioned.values())})
     connection.execute(FILL_COUNTS.encode())
     connection.execute("SET maintenance_work_mem = '1GB'")
     for _, definition in indexes:

@@ -136,10 +136,43 @@ def test_20_4_5_what_a_card_does_not_tell_yet_is_among_the_facts_and_marked(worl
 def test_20_4_5_what_contradicts_a_card_is_there_even_when_it_is_the_less_sure(world: World) -> None:
     known = world.fact("Alice", "born in", "Paris", confidence=0.9)
     built(world.robin, "Alice")
-    newer = [world.fact("Alice", "born in", f"town {number}", confidence=0.5) for number in range(12)]
+    newer = [world.fact("Alice", "born in", f"town {number}", confidence=0.5) for number in range(9)]
     answer = world.recall("born", entity="Alice")
     marked = {one["id"]: one["card_stale"] for one in answer["results"]}
     assert marked == {known: False, **dict.fromkeys(newer, True)}
+
+
+def test_20_4_4_beside_a_stale_card_stand_ten_facts_those_first_that_it_does_not_tell(world: World) -> None:
+    notes = {world.note(f"She had green tea on day {number}.") for number in range(3)}
+    known = [
+        world.fact("Alice", f"drinks {number}", "green tea", evidence=[note])
+        for number, note in enumerate([*notes] * 5)
+    ]
+    built(world.robin, "Alice")
+    fresh = world.recall("green tea", entity="Alice", token_budget=20_000)
+    assert {one["id"] for one in fresh["results"]} == notes | set(known), "a card that is in step comes with all"
+    newer = {world.fact("Alice", f"plays {number}", "chess", confidence=0.4) for number in range(3)}
+    answer = world.recall("green tea", entity="Alice", token_budget=20_000)
+    assert (answer["card_stale"], answer["truncated"]) == (True, True)
+    facts = {one["id"] for one in answer["results"] if one["kind"] == "fact"}
+    assert len(facts) == 10
+    assert newer < facts < newer | set(known)
+    assert {one["id"] for one in answer["results"]} - facts == notes
+    newer |= {world.fact("Alice", f"sings {number}", "songs") for number in range(12)}
+    found = world.found("green tea", entity="Alice", include=["facts"], token_budget=20_000)
+    assert set(found) == newer, "20.4.5: whatever it does not tell is there"
+
+
+def test_20_4_4_not_even_what_they_were_concluded_from_is_an_eleventh(world: World) -> None:
+    sources = [fact(world.robin, "Bob", f"saw {number}", "tea")["fact_hash"] for number in range(4)]
+    for number in range(9):
+        world.fact("Alice", f"drinks {number}", "green tea")
+    built(world.robin, "Alice")
+    derived = world.fact("Alice", "likes", "green tea", derived_from=sources)
+    for ask, most in (({}, 10), ({"relation": "likes"}, 1)):
+        found = world.found("green tea", entity="Alice", include=["facts"], token_budget=20_000, **ask)
+        assert derived in found
+        assert len(found) == most
 
 
 @pytest.mark.parametrize("ask", [{"max_results": 1}, {"token_budget": 50}, {"max_results": 2}])

@@ -57,6 +57,11 @@ def test_20_3_2_depths_up_to_2_are_taken(tea: World, depth: int) -> None:
         ({"lexical": 1.0}, True),
         ({"vector": 0.9991, "graph": 0.0}, True),
         ({"vector": 1.0, "graph": 0.0009}, True),
+        ({"lexical": 1.0005}, True),
+        ({"lexical": 0.999}, True),
+        ({"lexical": 1.001}, True),
+        ({"lexical": 1.0012}, False),
+        ({"lexical": 1.0005, "vector": -0.0005}, False),
         ({"vector": 0.998}, False),
         ({"vector": 1.0, "graph": 0.002}, False),
         ({"lexical": 0.5, "vector": 0.5, "graph": 0.5}, False),
@@ -150,6 +155,76 @@ def test_codes_are_those_of_every_other_path(tea: World) -> None:
         assert refused(entity=nobody) == {(400, "invalid_entity")}, nobody
 
 
+@pytest.mark.parametrize("sent", ["entity", "entity_uri", "relation", "predicate", "query", "intent"])
+@pytest.mark.parametrize("said", ["  ", "x" * 10_001])
+def test_the_field_that_was_sent_is_the_one_that_is_named(tea: World, sent: str, said: str) -> None:
+    ask = {sent: said} if sent in ("query", "intent") else {"query": "tea", sent: said}
+    for answer in (tea.robin.post("/v1/recall", json=ask), tea.robin.get("/v1/recall", params=ask)):
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"].startswith(f"{sent}: ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"include": "objects"}, "one of facts, notes"),
+        ({"fusion": "magic"}, "one of rrf, weighted_sum"),
+        ({"scope": "everybody"}, "one of agent_private, company, local,"),
+        ({"max_results": "0"}, "Expected `int` >= 1"),
+        ({"lambda_mmr": "2"}, "Expected `float` <= 1.0"),
+        ({"token_budget": "many"}, "Expected `int"),
+        ({"relation": ""}, "Expected `str` of length >= 1"),
+    ],
+)
+def test_what_is_wrong_in_a_query_string_is_told_as_of_there(tea: World, sent: dict[str, str], said: str) -> None:
+    answer = tea.robin.get("/v1/recall", params={"query": "tea", **sent})
+    assert error(answer) == (400, "invalid_request")
+    (field,) = answer.json()["error"]["details"]["fields"]
+    assert field["in"] == "query"
+    assert field["field"].startswith(next(iter(sent)))
+    assert field["message"].startswith(said)
+
+
+BOUNDS: dict[str, dict[str, Any]] = {
+    "token_budget": {"minimum": 1, "maximum": 200_000},
+    "max_results": {"minimum": 1, "maximum": 200},
+    "depth": {"minimum": 0, "maximum": 2},
+    "lambda_mmr": {"minimum": 0, "maximum": 1},
+    "min_confidence": {"minimum": 0, "maximum": 1},
+    "entity": {"maxLength": 512},
+    "entity_uri": {"maxLength": 512},
+    "relation": {"minLength": 1, "maxLength": 200},
+    "predicate": {"minLength": 1, "maxLength": 200},
+    "query": {"maxLength": 10_000},
+    "intent": {"maxLength": 10_000},
+}
+
+
+def test_the_reference_tells_the_bounds(tea: World) -> None:
+    document = tea.robin.get("/schema/openapi.json").json()
+    listed = document["paths"]["/v1/recall"]["get"]["parameters"]
+    got = {one["name"]: one["schema"] for one in listed if one["in"] == "query"}
+    posted = document["components"]["schemas"]["RecallAsk"]["properties"]
+    names = ("minimum", "maximum", "minLength", "maxLength")
+    for schemas in (got, posted):
+        told = {name: {key: schemas[name][key] for key in names if key in schemas[name]} for name in BOUNDS}
+        assert told == BOUNDS
+        assert {"weighted_sum", "rrf"} <= set(schemas["fusion"]["enum"])
+        assert {"project_shared", "team"} <= set(schemas["scope"]["enum"])
+    kinds = {name: got[name]["oneOf"][0]["type"] for name in BOUNDS}
+    assert {name for name, kind in kinds.items() if kind == "integer"} == {"token_budget", "max_results", "depth"}
+    assert {name for name, kind in kinds.items() if kind == "number"} == {"lambda_mmr", "min_confidence"}
+
+
+def test_the_bounds_of_names_are_kept(tea: World) -> None:
+    for name, limit, code in (("entity", 512, "invalid_entity"), ("relation", 200, "invalid_predicate")):
+        fits, over = {"query": "tea", name: "x" * limit}, {"query": "tea", name: "x" * (limit + 1)}
+        assert tea.robin.get("/v1/recall", params=fits).status_code == 200
+        assert tea.robin.post("/v1/recall", json=fits).status_code == 200
+        assert error(tea.robin.get("/v1/recall", params=over)) == (400, code)
+        assert error(tea.robin.post("/v1/recall", json=over)) == (400, code)
+
+
 def test_what_to_include_is_named_together_or_one_by_one(tea: World) -> None:
     def kinds(query: str) -> set[str]:
         answer = tea.robin.get(f"/v1/recall?query=tea&{query}")
@@ -240,6 +315,24 @@ def test_20_3_5_the_answer_has_every_field(tea: World) -> None:
     assert answer["meta"]["degraded"] is False
     assert answer["meta"]["fusion"] == "weighted_sum:v1"
     assert answer["meta"]["embedding"] == {"model": "local/all-MiniLM-L6-v2", "version": 1, "dimensions": 384}
+
+
+@pytest.mark.parametrize(
+    ("ask", "walked"),
+    [
+        ({}, True),
+        ({"depth": 2}, True),
+        ({"depth": 0}, False),
+        ({"entity": "Alice"}, False),
+        ({"entity": "Nobody"}, False),
+        ({"include": ["notes"]}, False),
+        ({"weights": {"lexical": 1.0}}, False),
+    ],
+)
+def test_the_graph_is_named_where_it_was_walked(tea: World, ask: dict[str, Any], walked: bool) -> None:
+    meta = asked(tea.robin, query="tea", **ask)["meta"]
+    assert ("graph" in meta["channels"]) is walked
+    assert meta["degraded"] is False
 
 
 def test_20_3_5_a_fact_has_the_fields_of_the_wire_and_of_recall(tea: World) -> None:

@@ -12,6 +12,7 @@ from app.operations.administration import with_database
 from app.recall.tasks import clear_traces
 from tests.conftest import TestDatabase
 from tests.facts.shared import error, predicate
+from tests.facts.upkeep.shared import garden
 from tests.history.shared import tombstone, until_erased
 from tests.recall.conftest import worlds
 from tests.recall.shared import VECTOR, Vectors, World, edge
@@ -144,6 +145,47 @@ def test_a_replay_shows_what_was_seen_whatever_is_thought_of_it_since(world: Wor
     assert (context["tokens_used"], context["truncated"]) == (answer["tokens_used"], answer["truncated"])
 
 
+def traced(client: Any, answer: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
+    """What a trace tells of its results, alone and in its replay."""
+    found = client.get(f"/v1/recall/traces/{answer['trace_id']}")
+    again = client.get(f"/v1/recall/traces/{answer['trace_id']}/replay")
+    assert (found.status_code, again.status_code) == (200, 200), found.text + again.text
+    return [{one["id"]: one for one in told["results"]} for told in (found.json(), again.json()["trace"])]
+
+
+def test_what_was_seen_is_told_to_who_may_read_the_fact_to_this_day(world: World) -> None:
+    bed = garden(world.robin, wren="writer")
+    shared = world.fact("Alice", "drinks", "oolong")
+    forgotten = world.fact("Mallory", "drinks", "oolong")
+    private = world.fact("Alice", "hides", "oolong", by=world.wren, scope="agent_private")
+    within = world.fact("Alice", "grows", "oolong", garden_id=bed)
+    answer = world.recall("oolong", by=world.wren, weights={"lexical": 1.0})
+    everything = {shared, forgotten, private, within}
+    for told in traced(world.wren, answer):
+        assert {one for one in told if "seen" in told[one]} == everything
+    for told in traced(world.admin, answer):
+        assert {one for one in told if "seen" in told[one]} == everything - {private}, "hers alone"
+    tombstone(world.admin, "Mallory")
+    assert world.robin.delete(f"/v1/gardens/{bed}/members/wren").status_code == 204
+    for told in traced(world.wren, answer):
+        assert {one for one in told if "seen" in told[one]} == {shared, private}
+        assert set(told[forgotten]) == set(told[within]) == {"kind", "id", "score", "hops"}
+    noter = world.issue(agent_id="wren", scopes=["notes:read", "history:as_of"])
+    for told in traced(noter, answer):
+        assert set(told) == everything
+        assert not any("seen" in one for one in told.values())
+
+
+def test_administrators_see_what_was_seen_under_a_hold_where_the_reading_is_on_record(world: World) -> None:
+    held = world.fact("Mallory", "drinks", "oolong")
+    answer = world.recall("oolong", weights={"lexical": 1.0})
+    tombstone(world.admin, "Mallory", legal_hold=True)
+    now, then = traced(world.admin, answer)
+    assert ("seen" in now[held], "seen" in then[held]) == (False, True)
+    replay = world.admin.get(f"/v1/recall/traces/{answer['trace_id']}/replay").json()
+    assert [one["entity_uri"] for one in replay["tombstone_notices"]] == ["Mallory"]
+
+
 def card_then(world: World, trace: str, *, by: Any = None) -> dict[str, Any]:
     found = (by or world.robin).get(f"/v1/recall/traces/{trace}/replay")
     assert found.status_code == 200, found.text
@@ -184,6 +226,19 @@ def test_a_replay_shows_the_card_as_it_was_then(world: World) -> None:
     assert (shown["card_id"], shown["entity_id"]) == (seen["card_id"], seen["entity"]["entity_id"])
     assert not any("oolong" in str(value) for value in shown.values()), "a trace holds no content"
     assert held in {one["id"] for one in answer["results"]}
+
+
+def test_a_replay_shows_private_cards_in_a_garden_too(world: World) -> None:
+    bed = garden(world.robin, scope="agent_private")
+    world.fact("Alice", "hides", "oolong", scope="agent_private", garden_id=bed)
+    answer = with_card(world, "Alice", "oolong")
+    seen = answer["memory_card"]
+    assert (seen["scope"], seen["garden_id"]) == ("agent_private", bed)
+    then = card_then(world, answer["trace_id"])
+    assert then.pop("exists") is True
+    assert then == {name: seen[name] for name in then}
+    assert "value" in then
+    assert card_then(world, answer["trace_id"], by=world.admin)["exists"] is False
 
 
 def test_a_replayed_card_tells_nothing_that_was_forgotten(world: World) -> None:

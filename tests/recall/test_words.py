@@ -14,6 +14,7 @@ NOTES = {
     "jose": "José Núñez moved from Zürich to Łódź.",
     "cafe": "François sent his résumé from the café in the Köpenicker Straße.",
     "wide": "The part ＡＢＣ－９９９ is out of stock.",
+    "greek": "Ο Οδυσσέας ζει στην Αθήνα. ΟΔΥΣΣΕΥΣ.",
     "russian": "Сергей пьёт зелёный чай на кухне.",
     "plain": "Nothing but plain letters, item ABC-1234.",
 }  # fmt: skip
@@ -57,6 +58,9 @@ def hits(world: World, written: dict[str, str], query: str) -> list[str]:
         ("cafe", "cafe"),
         ("strasse", "cafe"),
         ("ABC-999", "wide"),
+        ("Αθηνα", "greek"),
+        ("ΑΘΉΝΑ", "greek"),
+        ("Οδυσσεύς", "greek"),
         ("зелёный чай", "russian"),
         ("кухне", "russian"),
         ("ABC-1234", "plain"),
@@ -91,3 +95,26 @@ def test_folding_leaves_plain_text_as_it_is_and_keeps_letters_apart(superuser: S
     assert folded("東京都").split() == ["東", "東京", "京", "京都", "都"]
     assert folded("東京都 x 茶", query=True).split() == ["東京", "京都", "x", "茶"]
     assert folded("가나", query=True).split() == ["가나"]
+
+
+def test_a_long_text_without_a_space_is_taken_and_found(world: World) -> None:
+    text = "".join(chr(0x4E00 + n * 37 % 3000) for n in range(21_000))
+    note = world.note(text)
+    assert world.found(text[20_000:20_020], weights=LEXICAL, token_budget=100_000)[:1] == [note]
+
+
+def test_what_was_not_read_anew_yet_is_found_as_it_is_written(new_world: Callable[..., World]) -> None:
+    world = new_world()
+    note = world.note("Le café de José est à Málaga.")
+    world.superuser.execute(
+        "UPDATE memory_notes SET terms = to_tsvector('english', content) WHERE tenant_id = %s", (world.tenant_id,)
+    )
+    assert world.found("café", weights=LEXICAL) == []
+    world.superuser.execute(
+        "INSERT INTO jobs (tenant_id, job_id, project_id, kind, payload, dedupe_key, created_by, available_at, "
+        "created_at) VALUES (%s, gen_random_uuid(), 'default', 'reindex', '{}', 'reindex', 'schedule', 'infinity', "
+        "now())",
+        (world.tenant_id,),
+    )
+    assert world.found("café", weights=LEXICAL) == [note]
+    assert world.found("José", weights=LEXICAL, include=["facts", "notes"]) == [note]

@@ -69,39 +69,56 @@ _OF_ENTITY = f"""
                   WHERE x.tenant_id = %(tenant)s AND x.project_id = %(project)s AND x.entity_id = f.subject_entity_id
                     AND x.scope = f.scope AND x.owner_key = f.owner_key)) AS missing) m
     LEFT JOIN ({{cards}}) c ON true ORDER BY c.entity_id, c.card_id"""  # noqa: S608 - expressions of ours, never input
-# What a card of this place told at a time, as far as the caller may read it to this day: the facts believed then with
-# the ends and the confidence of then. Of names those of today; what was hidden since is left out for everybody.
+# What the cards of an entity (of one scope, of one place; NULL: of all) told at two times, as far as the caller may
+# read it to this day: the facts known then (NULL: now) and valid then, with the ends and the confidence of then; and
+# the cards that are kept today. Of names those of today; what was hidden since is left out for everybody.
 PAST_CARD_FACTS = """
-    SELECT e.canonical, e.kind,
+    SELECT e.entity_id, e.canonical, e.kind, coalesce(%(as_of)s::timestamptz, now()) AS known_at,
+           coalesce((
+        SELECT j.settings ->> 'trust_mode' FROM projects j
+        WHERE j.tenant_id = %(tenant)s AND j.project_id = %(project)s), 'off') <> 'off' AS judged,
+           ARRAY(
+        SELECT json_build_object('scope', c.scope, 'owner_key', c.owner_key, 'card_id', c.card_id)
+        FROM memory_cards c
+        WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s AND c.entity_id = e.entity_id) AS kept,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
                  WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id AND a.suppression = 0
-                   AND a.created_at <= %(at)s::timestamptz
+                   AND a.created_at <= coalesce(%(as_of)s::timestamptz, 'infinity')
                  ORDER BY a.alias_norm) AS aliases,
            coalesce((
         SELECT json_agg(json_build_object(
-            'fact_id', f.fact_id, 'scope', f.scope, 'owner_key', f.owner_key, 'relation', p.canonical,
+            'fact_id', f.fact_id, 'scope', f.scope, 'owner_key', f.owner_key, 'garden_id', f.garden_id,
+            'relation', p.canonical,
             'value', CASE WHEN f.object_entity_id IS NOT NULL THEN o.canonical
                           WHEN f.value_type = 'null' THEN 'null' ELSE left(f.object_value, 1000) END,
             'confidence', fact_confidence(
-                f.fact_id, f.confidence, f.weighed_at, f.retracted_at, %(tenant)s, %(at)s::timestamptz),
+                f.fact_id, f.confidence, f.weighed_at, f.retracted_at, %(tenant)s, %(as_of)s::timestamptz),
             'source_trust', f.source_trust, 'source', f.source, 'hlc', f.hlc,
             'valid_from', to_char(f.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             'since', to_char(f.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             'against', ARRAY(
                 SELECT k.fact_a FROM fact_conflicts k
-                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND k.detected_at <= %(at)s::timestamptz
-                  AND (k.resolved_at IS NULL OR k.resolved_at > %(at)s::timestamptz)
+                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id
+                  AND k.detected_at <= coalesce(%(as_of)s::timestamptz, 'infinity')
+                  AND (k.resolved_at IS NULL OR k.resolved_at > coalesce(%(as_of)s::timestamptz, 'infinity'))
                 ORDER BY k.fact_a)))
         FROM graph_facts f
         JOIN graph_predicates p ON p.tenant_id = %(tenant)s AND p.predicate_id = f.predicate_id
         LEFT JOIN graph_entities o ON o.tenant_id = %(tenant)s AND o.entity_id = f.object_entity_id
         WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.subject_entity_id = e.entity_id
-          AND f.scope = %(scope)s AND f.owner_key = %(owner)s AND f.suppression = 0
-          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
-                          %(tenant)s, %(at)s::timestamptz, %(at)s::timestamptz)), '[]')::text AS facts
+          AND (%(scope)s::text IS NULL OR f.scope = %(scope)s)
+          AND (%(owner)s::text IS NULL OR f.owner_key = %(owner)s) AND f.suppression = 0
+          AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at, %(tenant)s,
+                          coalesce(%(valid_at)s::timestamptz, %(as_of)s::timestamptz, now()),
+                          %(as_of)s::timestamptz)), '[]')::text AS facts
     FROM graph_entities e
     WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.entity_id = %(entity)s::uuid
       AND e.suppression = 0 AND e.merged_into IS NULL"""
+# Of whom and of which place a card is; refuses a time before the project's floor.
+CARD_PLACE = """
+    SELECT c.entity_id, c.scope, c.owner_key FROM memory_cards c
+    WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s AND c.card_id = %(card)s::uuid
+      AND (SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"""
 _ASKED = {
     "card": "c.card_id = %(card)s::uuid",
     "entity": "c.entity_id = %(entity)s::uuid",

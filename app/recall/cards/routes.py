@@ -7,14 +7,19 @@ from litestar import Router, get
 from litestar.params import FromPath, QueryParameter
 
 from app.errors import BadRequest
-from app.recall.cards import service
+from app.facts.times import parse_as_of
+from app.recall.cards import past, service
 from app.recall.cards.schemas import CardList, CardRead
 from app.tenancy.schemas import SYNONYMS, Visibility, VisibilityIn
 from app.web.auth import Access
+from app.web.inputs import parse_moment
 from app.web.pages import Page
-from app.web.requests import Cursor, Cursors, Db, Limit, Who
+from app.web.requests import AsOf, Cursor, Cursors, Db, Limit, Who
 
 READ = Access(work="read", scopes=("facts:read",))
+ValidAt = Annotated[
+    str | None, QueryParameter(max_length=40, description="Of what was valid at this time; now, or as_of, when absent.")
+]
 
 
 @get("/cards", opt={"access": READ}, summary="List memory cards", tags=["recall"])
@@ -29,22 +34,35 @@ async def list_cards(
     force_refresh: Annotated[
         bool, QueryParameter(description="Make the entity's cards anew first, within half a second.")
     ] = False,
+    as_of: AsOf = None,
+    valid_at: ValidAt = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> CardList:
-    """What is known of entities at present, written up: one card for each entity, scope and garden, in the order of the
-    entities. A card whose facts changed since is marked `card_stale` and made anew in the background; so is one that
-    is asked for by its entity and not there yet. For other times ask for facts."""
+    """What is known of entities, written up: one card for each entity, scope and garden, in the order of the entities.
+    A card whose facts changed since is marked `card_stale` and made anew in the background; so is one that is asked for
+    by its entity and not there yet. With `as_of` or `valid_at` the cards of one entity are made of what was believed
+    and valid then: they are not kept, and never stale."""
     if force_refresh and entity is None:
         raise BadRequest("force_refresh: name the entity whose cards are to be made.")
     scope = cast(Visibility | None, SYNONYMS.get(visibility or "", cast(Visibility | None, visibility)))
-    page = Page(cursors, who, "cards", limit=limit, cursor=cursor, entity=entity, scope=scope)
+    known, valid = parse_as_of(as_of), parse_moment(valid_at, "valid_at")
+    filters = {"entity": entity, "scope": scope, "as_of": known, "valid_at": valid}
+    page = Page(cursors, who, "cards", limit=limit, cursor=cursor, **filters)
+    if known is not None or valid is not None:
+        if entity is None:
+            raise BadRequest("entity: name it; cards of another time are made for one entity at a time.")
+        return await past.list_cards(db, who, entity=entity, scope=scope, valid_at=valid, as_of=known, page=page)
     return await service.list_cards(db, who, entity=entity, scope=scope, force_refresh=force_refresh, page=page)
 
 
 @get("/cards/{card_id:uuid}", opt={"access": READ}, summary="One memory card", tags=["recall"])
-async def get_card(db: Db, who: Who, card_id: FromPath[UUID]) -> CardRead:
-    """404 when it is unknown, or of a scope or garden the caller may not read."""
+async def get_card(db: Db, who: Who, card_id: FromPath[UUID], as_of: AsOf = None, valid_at: ValidAt = None) -> CardRead:
+    """404 when it is unknown, or of a scope or garden the caller may not read; with `as_of` or `valid_at` also when
+    there was nothing to tell then."""
+    known, valid = parse_as_of(as_of), parse_moment(valid_at, "valid_at")
+    if known is not None or valid is not None:
+        return await past.get_card(db, who, card_id=card_id, valid_at=valid, as_of=known)
     return await service.get_card(db, who, card_id=card_id)
 
 

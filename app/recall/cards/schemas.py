@@ -19,7 +19,8 @@ class CardValue(Read, frozen=True, kw_only=True):
 class CardRead(Read, frozen=True, kw_only=True):
     """What is known of an entity in one scope and garden; in the form of a fact, but no fact: it does not decay."""
 
-    card_id: UUID
+    card_id: UUID | None
+    """null only on a card of another time whose place has none today."""
     entity: EntityBrief
     relation: Literal["memory:card"] = "memory:card"
     value: CardValue

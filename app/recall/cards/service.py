@@ -1,6 +1,6 @@
 """Use cases of memory cards: find, list, make anew at once or by a job.
 
-A card tells of the present alone: whoever asks for another time gets facts, and no card.
+What is kept tells of the present alone; cards of other times are made in `past` as they are asked for.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from app.facts.schemas import EntityBrief
 from app.jobs.queue import NewJob, enqueue_all
 from app.recall.cards import queries
 from app.recall.cards.building import CardEntity, CardFact, build_card, render_opening
-from app.recall.cards.schemas import CardList, CardRead, CardValue, ReplayedCard, ShownCard
+from app.recall.cards.schemas import CardList, CardRead, CardValue
 from app.tenancy.schemas import Visibility
 from app.web.auth import Principal, new_id, require_project
 from app.web.pages import Page
@@ -52,6 +52,11 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     read_at: Any
     places: str | None
     cards: str
+
+
+def card_not_found() -> NotFound:
+    """The one answer for a card that is unknown, hidden or of another tenant."""
+    return NotFound("There is no such card.", code="card_not_found")
 
 
 def present_card(row: Row) -> Card:
@@ -143,40 +148,8 @@ async def get_card(db: Database, who: Principal, *, card_id: UUID, max_age: floa
     """One card."""
     cards, _ = await _read(db, who, asked={"card": str(card_id)}, limit=1, max_age=max_age)
     if not cards:
-        raise NotFound("There is no such card.", code="card_not_found")
+        raise card_not_found()
     return cards[0].read
-
-
-async def replay_card(db: Database, who: Principal, *, shown: ShownCard, agent_id: str) -> ReplayedCard:
-    """A card that this agent was shown, made again from what was believed when it was made."""
-    place = {
-        "tenant": who.tenant_id,
-        "project": require_project(who),
-        "entity": str(shown.entity_id),
-        "scope": shown.scope,
-        "owner": agent_id if shown.scope == "agent_private" else str(shown.garden_id or ""),
-        "at": shown.built_at,
-    }
-    rows = await db.query(who, queries.PAST_CARD_FACTS, place)
-    made, brief = None, UNSET
-    if rows:
-        (row,) = rows
-        entity = CardEntity(canonical=row["canonical"], kind=row["kind"], aliases=row["aliases"])
-        facts = msgspec.json.decode(row["facts"], type=list[CardFact])
-        made = build_card(entity, facts, judged=shown.judged)
-        brief = EntityBrief(entity_id=shown.entity_id, canonical=row["canonical"], kind=row["kind"])
-    told = ReplayedCard(
-        card_id=shown.card_id,
-        scope=shown.scope,
-        garden_id=shown.garden_id,
-        card_stale=shown.card_stale,
-        built_at=shown.built_at,
-        exists=made is not None,
-    )
-    if made is None:
-        return told
-    value = CardValue(v=made.content)
-    return msgspec.structs.replace(told, entity=brief, value=value, facts=made.facts, omitted=made.omitted)
 
 
 async def request_cards(db: Database, who: Principal, *, entity_ids: Iterable[UUID]) -> None:

@@ -24,9 +24,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def garden(client: httpx.Client, **members: str) -> str:
+def garden(client: httpx.Client, scope: str = "project_shared", **members: str) -> str:
     """A new garden with these members by role."""
-    answer = client.post("/v1/gardens", json={"slug": f"g{uuid4().hex[:8]}"})
+    answer = client.post("/v1/gardens", json={"slug": f"g{uuid4().hex[:8]}", "scope": scope})
     assert answer.status_code == 201, answer.text
     garden_id = answer.json()["garden"]["garden_id"]
     for agent, role in members.items():

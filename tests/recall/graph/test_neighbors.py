@@ -80,6 +80,22 @@ def test_20_1_5_a_depth_beyond_three_is_refused(graph: Graph, robin: httpx.Clien
     assert answer.json()["error"]["message"].startswith("depth: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("scope", "agent_private, company, local, org_shared, project_shared, public, team, team_shared"),
+        ("direction", "both, in, out"),
+    ],
+)
+def test_a_wrong_word_is_told_the_right_ones(robin: httpx.Client, name: str, choices: str) -> None:
+    answer = robin.get(PATH, params={"entity": "a", name: "zz"})
+    assert error(answer) == (400, "invalid_request")
+    assert answer.json()["error"]["message"] == f"{name}: one of {choices}"
+    assert answer.json()["error"]["details"]["fields"] == [
+        {"field": name, "message": f"one of {choices}", "in": "query"}
+    ]
+
+
 def test_direction_is_chosen_and_told(graph: Graph) -> None:
     graph.draw("a knows b", "c likes a", "c knows d", "b likes e", "f likes b")
     assert graph.near("a", direction="out", depth=3) == "b1 e2"
