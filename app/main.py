@@ -49,7 +49,7 @@ from app.recall.cards.tasks import refresh_cards
 from app.recall.embedding.embedders import Embedders
 from app.recall.embedding.models import check_models
 from app.recall.embedding.routes import router as embedding_router
-from app.recall.embedding.tasks import EmbedTask, reconcile
+from app.recall.embedding.tasks import EmbedTask, reconcile, recount
 from app.recall.graph.routes import router as graph_router
 from app.recall.means import Means
 from app.recall.query_vectors import ModelVectors
@@ -110,6 +110,7 @@ def build_registry(db: Database, settings: Settings, *, embedders: Embedders | N
     registry.register("embed", EmbedTask(embedders, settings, gives_way=extract.is_busy))
     registry.register("graph_link", link, backoff=BACKOFF)
     registry.register("embed_reconcile", reconcile)
+    registry.register("recount", recount)
     fetcher = Fetcher(fetch_rules(settings), seconds=settings.document_fetch_seconds)
     registry.register(DOCUMENT_INGEST, Ingestion(fetcher, Parser()))
     registry.register("erase", eraser(Signer(db, settings.signing_key)))

@@ -20,6 +20,7 @@ DECLARE
     v_whole boolean;
     v_entities uuid[] := '{}';
     v_pattern text;
+    v_names text[];
     v_facts uuid[];
     v_notes uuid[];
     v_ids uuid[];
@@ -86,6 +87,12 @@ BEGIN
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant
               AND (e.entity_id = v_tombstone.entity_id OR e.merged_into = v_tombstone.entity_id));
+        v_names := ARRAY(
+            SELECT fold_name(e.canonical_norm) FROM graph_entities e
+            WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)
+            UNION
+            SELECT fold_name(a.alias_norm) FROM graph_entity_aliases a
+            WHERE a.tenant_id = v_tenant AND a.entity_id = ANY (v_entities));
     END IF;
     v_ids := v_facts || v_notes || v_objects || v_edges || v_entities || ARRAY(
         SELECT v.version_id FROM graph_object_versions v
@@ -114,7 +121,7 @@ BEGIN
     -- Values that tell something by themselves; the newest, as many as can be searched for.
     SELECT string_agg(v.quoted, '|'), count(*) INTO v_values, v_count_values
     FROM (
-        SELECT regexp_replace(normalize(lower(f.object_value)), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
+        SELECT regexp_replace(fold_name(f.object_value), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
         FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND length(f.object_value) BETWEEN 8 AND 100
           AND v_tombstone.entity_id IN (f.subject_entity_id, f.object_entity_id)
@@ -137,7 +144,7 @@ BEGIN
         WHERE j.tenant_id = v_tenant AND j.kind = 'extract' AND j.status IN ('pending', 'leased')
           AND j.dedupe_key = n.note_id::text
           AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
-               OR (v_tombstone.named AND normalize(lower(j.last_error)) ~ v_pattern)));
+               OR (v_tombstone.named AND fold_name(j.last_error) ~ v_pattern)));
     UPDATE jobs j
     SET payload = '{}', last_error = NULL, result = NULL,
         dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
@@ -152,32 +159,32 @@ BEGIN
       AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
            OR (v_tombstone.named AND j.project_id = v_project
                AND (says(j.payload, v_pattern) OR says(j.result, v_pattern)
-                    OR normalize(lower(j.last_error)) ~ v_pattern))
+                    OR fold_name(j.last_error) ~ v_pattern))
            -- What is still to be done is not stopped by a mere value.
            OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
                AND (says(j.payload, v_values) OR says(j.result, v_values)
-                    OR normalize(lower(j.last_error)) ~ v_values)));
+                    OR fold_name(j.last_error) ~ v_values)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
     IF v_tombstone.named AND v_whole THEN
         UPDATE fact_retractions r SET reason = NULL
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND fold_name(r.reason) ~ v_pattern
           AND NOT is_held(v_tenant, r.fact_id);
         UPDATE fact_conflicts c SET resolution_note = NULL
         WHERE c.tenant_id = v_tenant AND c.project_id = v_project
-          AND normalize(lower(c.resolution_note)) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
+          AND fold_name(c.resolution_note) ~ v_pattern AND NOT is_held(v_tenant, c.fact_a);
         WITH changed AS (
             UPDATE graph_facts f SET source = NULL, updated_at = v_now
-            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND normalize(lower(f.source)) ~ v_pattern
+            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND fold_name(f.source) ~ v_pattern
               AND NOT is_held(v_tenant, f.fact_id)
             RETURNING f.fact_id
         ) SELECT array_agg(c.fact_id) INTO v_sourced FROM changed c;
         UPDATE tombstones t SET reason = ''
-        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND normalize(lower(t.reason)) ~ v_pattern;
+        WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND fold_name(t.reason) ~ v_pattern;
         UPDATE tombstone_revocations r SET reason = ''
-        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND normalize(lower(r.reason)) ~ v_pattern;
+        WHERE r.tenant_id = v_tenant AND r.project_id = v_project AND fold_name(r.reason) ~ v_pattern;
         DELETE FROM sources s
-        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND normalize(lower(s.source)) ~ v_pattern;
+        WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND fold_name(s.source) ~ v_pattern;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         v_counts := v_counts || jsonb_build_object('sources', v_count);
     END IF;
@@ -195,7 +202,7 @@ BEGIN
       AND (r.note_id = ANY (v_notes) OR r.target_note_id = ANY (v_notes)
            OR (v_tombstone.named AND r.project_id = v_project AND r.suppression <> 2
                AND (v_whole OR r.scope = ANY (v_tombstone.scopes))
-               AND normalize(lower(concat_ws(' ', r.content, r.reason, r.decision_reason))) ~ v_pattern));
+               AND fold_name(concat_ws(' ', r.content, r.reason, r.decision_reason)) ~ v_pattern));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('memory_reviews', v_count);
     -- What was once proposed about notes that stay.
@@ -207,18 +214,17 @@ BEGIN
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('proposals', v_count);
 
+    -- Nobody loses much with a trace: one that asks for its name goes, whatever becomes of notes that name it; of names
+    -- too short for a pattern, one that asks for the entity itself.
     DELETE FROM recall_traces r
-    WHERE r.tenant_id = v_tenant AND r.project_id = v_project
-      AND (names_any(r.results::text, v_ids) OR names_any(r.request::text, v_ids)
-           OR (v_tombstone.named AND says(r.request, v_pattern)) OR says(r.request, v_values));
+    WHERE r.tenant_id = v_tenant
+      AND (names_any(concat_ws(' ', r.request, r.context, r.results), v_ids)
+           OR (r.project_id = v_project
+               AND (says(r.request, v_pattern) OR says(r.request, v_values)
+                    OR btrim(fold_name(r.request ->> 'entity'), E' \t\n\r\u00A0') = ANY (v_names)
+                    OR btrim(fold_name(r.request ->> 'entity_uri'), E' \t\n\r\u00A0') = ANY (v_names))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
-    -- Terms that were counted are counted anew, without it.
-    DELETE FROM lexical_frequencies l WHERE l.tenant_id = v_tenant AND l.project_id = v_project;
-    GET DIAGNOSTICS v_count = ROW_COUNT;
-    v_counts := v_counts || jsonb_build_object('lexical_frequencies', v_count);
-    UPDATE lexical_statistics s SET counted_at = '-infinity'
-    WHERE s.tenant_id = v_tenant AND s.project_id = v_project;
 
     -- 3. The rows themselves, with all that hangs on them; each kind is counted before it goes.
     FOREACH v_table IN ARRAY ARRAY['graph_fact_evidence', 'fact_closings', 'fact_confidences', 'fact_retractions',
@@ -318,6 +324,7 @@ BEGIN
         PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
         PERFORM settle_documents(v_tenant, v_documents);
     END IF;
+    v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_words(v_tenant, v_project));
 
     -- 4. Proof: every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,

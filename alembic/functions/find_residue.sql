@@ -1,6 +1,8 @@
 -- Looks through every column of every tenant table for ids, names and values that must not be there any more: whatever
 -- table comes later is looked through too. Words are searched in text, lists, JSON, terms and bytes. Answers where something
--- was found, and how often; a row without a column says how many columns were looked through.
+-- was found, and how often; a row without a column says how many columns were looked through. Ids are searched in JSON
+-- too: what we keep there ourselves is as much a mistake as an id in a column of its own, where others may have written
+-- it down it counts as a name. The audit log is made of ids, and keeps them.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_pattern text, p_values text)
 RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
@@ -10,6 +12,7 @@ DECLARE
     v_column record;
     v_looked bigint := 0;
     v_words text;
+    v_ours boolean;
 BEGIN
     FOR v_column IN
         SELECT c.relname AS table_name, a.attname AS column_name, a.atttypid::regtype::text AS type
@@ -31,8 +34,14 @@ BEGIN
         table_name := v_column.table_name;
         column_name := v_column.column_name;
         v_looked := v_looked + 1;
+        v_ours := table_name IN ('recall_traces', 'jobs')
+            OR (table_name = 'memory_history' AND column_name = 'proposal');
         -- The names first; the values only tell where somebody else says the same.
-        FOREACH v_words SLICE 0 IN ARRAY CASE kind WHEN 'id' THEN ARRAY['id'] ELSE ARRAY['name', 'value'] END LOOP
+        FOREACH v_words SLICE 0 IN ARRAY CASE
+            WHEN kind = 'id' THEN ARRAY['id']
+            WHEN v_column.type IN ('json', 'jsonb') AND v_ours THEN ARRAY['id', 'name', 'value']
+            ELSE ARRAY['name', 'value'] END
+        LOOP
             kind := v_words;
             EXECUTE format(
                 CASE WHEN v_column.type = 'uuid' THEN
@@ -41,10 +50,18 @@ BEGIN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND x.%2$I && $2'
                 WHEN v_column.type = 'bytea' THEN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                    'AND lower(encode(x.%2$I, ''escape'')) ~ $3'
+                    'AND fold_name(spelled_bytes(x.%2$I)) ~ $3'
+                WHEN kind = 'id' THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND names_any(x.%2$I::text, $2)'
+                -- By its values where JSON spells them otherwise than they are.
+                WHEN v_column.type IN ('json', 'jsonb') THEN
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND (fold_name(x.%2$I::text) ~ $3 '
+                    'OR (position(''\'' IN x.%2$I::text) > 0 AND says(x.%2$I::jsonb, $3))'
+                    || CASE WHEN kind = 'name' AND NOT v_ours AND v_column.table_name <> 'audit_log'
+                       THEN ' OR names_any(x.%2$I::text, $2))' ELSE ')' END
                 ELSE
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
-                    'AND normalize(lower(x.%2$I::text)) ~ $3'
+                    'AND fold_name(x.%2$I::text) ~ $3'
                 END, v_column.table_name, v_column.column_name)
             INTO hits USING p_tenant, p_ids, CASE kind WHEN 'value' THEN p_values ELSE p_pattern END;
             IF hits > 0 THEN

@@ -50,12 +50,13 @@ BEGIN
             SELECT n.note_id FROM memory_notes n
             WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_kept)
               AND (v_hold.scopes IS NULL OR n.scope = ANY (v_hold.scopes))
-              AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+              AND (fold_name(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' ')))
                        ~ v_hold.pattern
                    OR EXISTS (SELECT FROM memory_history h
                               WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
-                                AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before)))
-                                    ~ v_hold.pattern)));
+                                AND (fold_name(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before))
+                                     ~ v_hold.pattern
+                                    OR says(h.before, v_hold.pattern)))));
     END LOOP;
     RETURN v_kept;
 END

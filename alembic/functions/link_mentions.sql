@@ -16,12 +16,13 @@ BEGIN
     SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
     FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
-      AND (normalize(lower(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' '))))
+      AND (fold_name(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' ')))
                ~ v_pattern
            OR EXISTS (SELECT FROM memory_history h
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
-                        AND normalize(lower(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before)))
-                            ~ v_pattern))
+                        AND (fold_name(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before))
+                             ~ v_pattern
+                            OR says(h.before, v_pattern))))
     ON CONFLICT DO NOTHING;
     WITH RECURSIVE derived AS (
         SELECT n.note_id FROM note_entity_mentions m
@@ -40,18 +41,18 @@ BEGIN
     SELECT p_tenant, p_project, d.document_id, p_entity, v_now
     FROM documents d
     WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
-      AND (normalize(lower(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' '))))
+      AND (fold_name(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' ')))
                ~ v_pattern
            -- In addresses the words of a name are joined by something.
-           OR normalize(lower(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g'))) ~ v_pattern
-           OR normalize(lower(spelled_bytes(d.raw_content))) ~ v_pattern)
+           OR fold_name(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g')) ~ v_pattern
+           OR fold_name(spelled_bytes(d.raw_content)) ~ v_pattern)
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
     SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
       AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
-      AND normalize(lower(f.object_value)) ~ v_pattern
+      AND fold_name(f.object_value) ~ v_pattern
     ON CONFLICT DO NOTHING;
     IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
         INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
@@ -66,9 +67,9 @@ BEGIN
             FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
         ) x
         -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
-        WHERE normalize(lower(x.said)) ~ v_pattern
+        WHERE fold_name(x.said) ~ v_pattern
            -- In keys, addresses and names of types the words of a name are joined by something.
-           OR normalize(lower(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g'))) ~ v_pattern
+           OR fold_name(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g')) ~ v_pattern
            OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;

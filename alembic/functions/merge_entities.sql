@@ -159,6 +159,9 @@ BEGIN
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
           AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
+    IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id = p_into) THEN
+        PERFORM recount_words(v_tenant, v_project);
+    END IF;
 
     PERFORM record_event('admin_action', p_key, jsonb_build_object(
         'action', 'entity_merge', 'from', p_from, 'into', p_into, 'facts_moved', v_moved, 'facts_folded', v_folded));

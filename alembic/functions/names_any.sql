@@ -1,9 +1,10 @@
--- Whether a text holds one of these ids.
+-- Whether a text holds one of these ids, in small letters or capital ones.
 CREATE OR REPLACE FUNCTION names_any(p_text text, p_ids uuid[])
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT EXISTS (
-        SELECT FROM regexp_matches(p_text, '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
+        SELECT FROM regexp_matches(
+            lower(p_text), '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'g') u(id)
         WHERE u.id[1]::uuid = ANY (p_ids))
 $$;

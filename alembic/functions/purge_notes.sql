@@ -58,7 +58,7 @@ BEGIN
             WHERE d.tenant_id = v_tenant AND d.project_id = v_project AND d.deleted_at < p_before
               AND d.suppression = 0
               AND (v_patterns IS NULL
-                   OR normalize(lower(concat_ws(' ', d.title, d.author, d.source_url, array_to_string(d.tags, ' '))))
+                   OR fold_name(concat_ws(' ', d.title, d.author, d.source_url, array_to_string(d.tags, ' ')))
                       !~ v_patterns)
               AND NOT EXISTS (
                   SELECT FROM document_notes x

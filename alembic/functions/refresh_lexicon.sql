@@ -13,6 +13,9 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_branches uuid[] := main_branches(v_tenant, v_project);
 BEGIN
+    -- Who hides something meanwhile either is waited for, and does not count, or waits, and has all counted anew.
+    PERFORM FROM lexical_statistics s
+    WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND s.kind = p_kind FOR UPDATE;
     INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
     SELECT v_tenant, v_project, p_kind, count(*), coalesce(sum(d.length), 0), 0, clock_timestamp()
     FROM (

@@ -5,5 +5,5 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(p_json, '$.** ? (@.type() == "string")') s(word)
-        WHERE normalize(lower(s.word #>> '{}')) ~ p_pattern)
+        WHERE fold_name(s.word #>> '{}') ~ p_pattern)
 $$;

@@ -1,6 +1,7 @@
 -- Keeps the vectors of units and takes them off the queue, unless they were queued again since they were read. A unit
--- without a place in p_vectors is as it was; one that is gone loses what is stored of it. One that somebody is changing
--- at this moment is skipped and told, and so is everything when the model made at p_made is no more.
+-- without a place in p_vectors is as it was; one that is gone loses what is stored of it, and one that was hidden
+-- meanwhile gets no vector: it is queued again when it comes back. One that somebody is changing at this moment is
+-- skipped and told, and so is everything when the model made at p_made is no more.
 -- Also answers the subjects of facts that came or went and have a card.
 -- Of the owner, since private units are embedded too; whose a vector is follows from its unit alone.
 CREATE OR REPLACE FUNCTION store_vectors(
@@ -22,6 +23,7 @@ DECLARE
     v_ids uuid[];
     v_held uuid[];
     v_known uuid[];
+    v_new text[];
     v_added bigint;
     v_removed bigint;
     v_notes bigint;
@@ -104,22 +106,17 @@ BEGIN
             SELECT '', 'project_shared', NULL, o.suppression FROM graph_objects o
             WHERE u.kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main AND o.canonical_id = u.id
         ) o
-        WHERE u.place IS NOT NULL AND u.id = ANY (v_held)
+        WHERE u.place IS NOT NULL AND u.id = ANY (v_held) AND o.suppression = 0
         ORDER BY u.kind, u.id
         ON CONFLICT (tenant_id, model_id, view, owner_kind, owner_id) DO UPDATE
         SET text_hash = excluded.text_hash, vector = excluded.vector, embedded_at = excluded.embedded_at,
             agent_id = excluded.agent_id, scope = excluded.scope, garden_id = excluded.garden_id,
             suppression = excluded.suppression
         RETURNING e.owner_id <> ALL (v_known) AS is_new, e.owner_kind
-    ), told AS (
-        INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
-        SELECT v_tenant, v_project, t.owner_kind, 0, 0, count(*), '-infinity' FROM stored t
-        WHERE v_leads AND t.is_new AND t.owner_kind IN ('note', 'fact', 'object') GROUP BY t.owner_kind
-        ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added
-        RETURNING s.kind
     )
-    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact')
-    INTO v_added, v_notes, v_facts FROM stored t WHERE t.is_new;
+    SELECT count(*), count(*) FILTER (WHERE t.owner_kind = 'note'), count(*) FILTER (WHERE t.owner_kind = 'fact'),
+           array_agg(t.owner_kind)
+    INTO v_added, v_notes, v_facts, v_new FROM stored t WHERE t.is_new;
 
     -- What was changed and says the same to a model has the right vector to this day.
     UPDATE embeddings e SET embedded_at = v_now
@@ -157,5 +154,10 @@ BEGIN
           AND EXISTS (SELECT FROM memory_cards c
                       WHERE c.tenant_id = v_tenant AND c.project_id = v_project
                         AND c.entity_id = f.subject_entity_id));
+    -- Last of all: who hides units at this moment holds their places in the queue, and comes here after that.
+    INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)
+    SELECT v_tenant, v_project, t.kind, 0, 0, count(*), '-infinity' FROM unnest(v_new) t(kind)
+    WHERE v_leads AND t.kind IN ('note', 'fact', 'object') GROUP BY t.kind ORDER BY t.kind
+    ON CONFLICT (tenant_id, project_id, kind) DO UPDATE SET added = s.added + excluded.added;
 END
 $$;

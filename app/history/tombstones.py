@@ -110,8 +110,7 @@ async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreat
             assert row is not None
             if row["refused"] is not None:
                 raise await _refusal(step.session, who, row)
-            if data.erase:
-                step.session.wake_workers()
+            step.session.wake_workers()
             tombstone = await _read(step.session, who, tombstone_id)
             # A key bound to a project does not see jobs of the whole tenant; it follows the tombstone itself.
             followed = UUID(job_id) if data.erase and who.key_project is None else None

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -263,6 +264,14 @@ def test_looking_back_needs_its_scope(world: World) -> None:
     assert error(plain.get(f"/v1/recall/traces/{trace}/replay")) == (403, "missing_scope")
 
 
+def traces(world: World) -> set[str]:
+    """All that are left."""
+    rows = world.superuser.execute(
+        "SELECT trace_id::text AS id FROM recall_traces WHERE tenant_id = %s", (world.tenant_id,)
+    ).fetchall()
+    return {row["id"] for row in rows}
+
+
 def test_erasure_takes_traces_vectors_and_counted_words_along(world: World) -> None:
     note = world.note("Mallory drinks quaxolotl tea.")
     facts = [
@@ -287,16 +296,64 @@ def test_erasure_takes_traces_vectors_and_counted_words_along(world: World) -> N
     ]
     other = world.recall("oolong", include=["facts"], weights={"lexical": 1.0})["trace_id"]
     until_erased(world.admin, tombstone(world.admin, "Mallory", erase=True))
-    left = world.superuser.execute(
-        "SELECT trace_id::text FROM recall_traces WHERE tenant_id = %s", (world.tenant_id,)
-    ).fetchall()
-    ids = {row["trace_id"] for row in left}
+    ids = traces(world)
     assert other in ids
     assert not {by_result, by_words} & ids
     assert world.one("SELECT count(*) FROM embeddings WHERE owner_id = ANY (%s)", [note, *facts]) == 0
     assert world.one("SELECT count(*) FROM lexical_frequencies WHERE term = 'quaxolotl'") == 0
     assert error(world.robin.get(f"/v1/recall/traces/{by_result}")) == (404, "trace_not_found")
     assert world.found("quaxolotl tea", include=["facts"]) == [kept]
+
+
+def test_erasure_takes_traces_that_asked_for_it_without_finding_anything(world: World) -> None:
+    found = world.robin.post("/v1/entities", json={"canonical": "user:Mallory Moe", "aliases": ["Mal Content"]}).json()
+    entity_id = found["entity"]["entity_id"]
+    world.robin.post("/v1/entities", json={"canonical": "Bo"})
+    asked = [
+        *({"entity": name} for name in ("user:mallory-moe", "USER:Mallory Moe", "mal  content", entity_id.upper())),
+        {"entity_uri": "user:Mallory\tMoe"},
+        {"query": "What did user:Mallory Moe do?"},
+    ]
+    gone = {world.recall(**{"query": "kayaks", **question})["trace_id"] for question in asked}
+    short, kept = (world.recall("kayaks", entity=name)["trace_id"] for name in ("BO", "Bob"))
+    # Notes that only name it may be kept; what was asked for goes all the same.
+    made = tombstone(world.admin, entity_id, erase=True, notes="linked")
+    assert until_erased(world.admin, made)["receipt"]["names_left"] == []
+    assert not gone & traces(world)
+    until_erased(world.admin, tombstone(world.admin, "Bo", erase=True))
+    assert {short, kept} & traces(world) == {kept}
+
+
+def test_erasure_takes_a_trace_that_showed_a_card(world: World) -> None:
+    world.fact("Mallory", "drinks", "oolong")
+    shown = with_card(world, "Mallory", "oolong")["trace_id"]
+    # The card alone, as where nothing was found that fits the question.
+    world.superuser.execute(
+        "UPDATE recall_traces SET request = request - 'entity', results = '[]' WHERE trace_id = %s", (shown,)
+    )
+    until_erased(world.admin, tombstone(world.admin, "Mallory", erase=True))
+    assert shown not in traces(world)
+
+
+def test_ids_are_searched_in_json_too(world: World) -> None:
+    trace = world.recall("kayaks")["trace_id"]
+    wanted = uuid4()
+    world.superuser.execute(
+        "UPDATE recall_traces SET context = context || jsonb_build_object('memory_card', %s::text) WHERE trace_id = %s",
+        (str(wanted).upper(), trace),
+    )
+    world.superuser.execute(
+        "UPDATE projects SET settings = jsonb_build_object('theirs', %s::text) WHERE tenant_id = %s",
+        (str(wanted), world.tenant_id),
+    )
+    found = world.superuser.execute(
+        "SELECT kind, table_name, column_name, hits FROM find_residue(%s, %s, NULL, NULL) WHERE kind <> 'looked'",
+        (world.tenant_id, [wanted]),
+    ).fetchall()
+    assert [tuple(row.values()) for row in found] == [
+        ("name", "projects", "settings", 1),
+        ("id", "recall_traces", "context", 1),
+    ]
 
 
 class Clearing:

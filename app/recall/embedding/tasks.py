@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from app.config import Settings
@@ -270,6 +271,12 @@ async def refresh_lexicon(db: Database, who: Scope, *, kinds: tuple[str, ...] | 
         async with db.tenant(who) as session:
             await session.execute(queries.NO_TIMEOUT)
             await session.execute(queries.REFRESH_LEXICON, {"kind": kind, "frequent": FREQUENT})
+
+
+async def recount(job: Job) -> None:
+    """Counts the words of a project anew after something of it was hidden, shown again or erased."""
+    # The job is the tenant's, out of the sight of agents; what it does is in one project.
+    await refresh_lexicon(job.db, replace(job.scope, project_id=job.payload.get("project_id")))
 
 
 async def queue_missing(db: Database, who: Scope) -> int:

@@ -11,14 +11,16 @@ import pytest
 
 from app.facts.schemas import FactRetract
 from app.facts.writing import retract_fact
+from app.history.schemas import TombstoneCreate, TombstoneRevoke
+from app.history.tombstones import create_tombstone, revoke_tombstone
 from app.notes.schemas import NotePatch
 from app.notes.service import delete_note, patch_note
 from app.operations.administration import create_project, create_tenant
 from app.providers.base import Matrix
 from app.providers.fake import FakeEmbedder
 from app.tenancy.schemas import ProjectCreate, TenantCreate
-from app.web.auth import Principal, new_id
-from tests.recall.embedding.conftest import ROBIN, Bench
+from app.web.auth import SCOPES, Principal, new_id
+from tests.recall.embedding.conftest import ROBIN, Bench, once
 
 pytestmark = pytest.mark.anyio
 
@@ -140,6 +142,27 @@ async def test_what_changes_while_it_is_embedded_is_embedded_again(bench: Bench)
         await bench.drained()
     assert [str(row["owner_id"]) for row in bench.vectors] == [one]
     assert slow.calls[-1] == ("first, changed",)
+
+
+async def test_what_is_hidden_while_it_is_embedded_gets_no_vector_until_it_comes_back(bench: Bench) -> None:
+    told, seen = await bench.notes("Mallory is here", "somebody is here")
+    known = await bench.fact("Mallory", "likes", "tea")
+    bench.fakes["words"] = slow = Pausing()
+    admin = msgspec.structs.replace(ROBIN, kind="admin", scopes=frozenset(SCOPES))
+    async with bench.working():
+        await slow.asked.wait()
+        asked = TombstoneCreate(entity="Mallory", reason="a test")
+        made = await create_tombstone(bench.db, admin, data=asked, once=once(admin))
+        slow.go_on.set()
+        await bench.drained()
+        assert {str(row["owner_id"]) for row in bench.vectors} == {seen}
+        assert bench.one("SELECT vectors FROM embedding_counts") == 1
+        hidden = UUID(msgspec.json.decode(made.body)["tombstone"]["tombstone_id"])
+        back = TombstoneRevoke(reason="a test")
+        await revoke_tombstone(bench.db, admin, tombstone_id=hidden, data=back, once=once(admin))
+        await bench.drained()
+    kept = {(str(row["owner_id"]), row["suppression"]) for row in bench.vectors}
+    assert kept == {(seen, 0), (told, 0), (known, 0)}
 
 
 async def test_a_worker_killed_before_it_could_store_repeats_its_work_and_nothing_else(bench: Bench) -> None:
