@@ -28,6 +28,10 @@ class ModelVectors:
         """Gives up what the providers hold."""
         await self._embedders.aclose()
 
+    async def expected(self) -> bool:
+        """Whether there is a model that should make vectors: an operator may have chosen none."""
+        return await self._active(self._db) is not None
+
     async def embed(self, tenant_id: str, query: str) -> QueryVector | None:
         """The query's vector, or None when no provider makes one in time."""
         if (model := await self._active(self._db)) is None:
