@@ -1,8 +1,11 @@
--- What is due to be embedded with a model, the longest waiting first: each unit with the text to embed, redacted by these
--- patterns and the tenant's own, and what is stored of it. Of a fact whose predicate is called as secrets are, or matches
--- a pattern of the tenant, the object is redacted. A unit that is gone, hidden, or believed no more than p_min has
--- no text. Of the owner, since private units are embedded too; what it answers goes to the provider and to nobody else.
-CREATE OR REPLACE FUNCTION read_units(p_model smallint, p_limit int, p_min double precision, p_patterns text[])
+-- What is due to be embedded with a model, the longest waiting first, or one of it: each unit with the text to embed,
+-- redacted by these patterns and, in its first p_characters, the tenant's own; and what is stored of it. Of a fact
+-- whose predicate is called as secrets are, or matches a pattern of the tenant, the object is redacted. A unit that is
+-- gone, hidden, or believed no more than p_min has no text. Of the owner, since private units are embedded too; what it
+-- answers goes to the provider and to nobody else.
+CREATE OR REPLACE FUNCTION read_units(
+    p_model smallint, p_limit int, p_min double precision, p_patterns text[], p_characters int,
+    p_owner uuid DEFAULT NULL)
 RETURNS TABLE (
     owner_kind text, owner_id uuid, queued_at timestamptz, attempts int, stored_hash bytea, embedded_at timestamptz,
     author text, occurred_at timestamptz, words text, redactions int)
@@ -30,6 +33,7 @@ BEGIN
     FROM (
         SELECT q.* FROM embedding_queue q
         WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = p_model AND q.available_at <= v_now
+          AND (p_owner IS NULL OR q.owner_id = p_owner)
         ORDER BY q.available_at, q.owner_id LIMIT p_limit
     ) q
     LEFT JOIN LATERAL (
@@ -59,8 +63,8 @@ BEGIN
         WHERE q.owner_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main
           AND o.canonical_id = q.owner_id AND o.deleted_at IS NULL AND o.suppression = 0
     ) u ON true
-    LEFT JOIN LATERAL redact_text(u.said, p_patterns || v_own) r ON u.said IS NOT NULL
-    LEFT JOIN LATERAL redact_text(u.author, p_patterns || v_own) a ON u.author IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.said, p_patterns, v_own, p_characters) r ON u.said IS NOT NULL
+    LEFT JOIN LATERAL redact_text(u.author, p_patterns, v_own, p_characters) a ON u.author IS NOT NULL
     LEFT JOIN embeddings e
         ON e.tenant_id = v_tenant AND e.model_id = p_model AND e.view = 'self' AND e.owner_kind = q.owner_kind
        AND e.owner_id = q.owner_id;

@@ -1,19 +1,41 @@
--- A text without what matches these patterns, and how often something did. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION redact_text(p_text text, p_patterns text[], OUT words text, OUT redactions int)
+-- A text without what matches these patterns, then a tenant's own, and how often something did. What is hidden is one
+-- character to the patterns that follow: they match around it and never inside, and the text grows no further. What
+-- matches nothing at a place hides nothing there. The tenant's own see the first p_characters alone, since they may be
+-- slow on long texts; of what was cut the last quarter is left out, where half a secret would be no match.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION redact_text(
+    p_text text, p_patterns text[], p_own text[] DEFAULT '{}', p_characters int DEFAULT NULL, OUT words text,
+    OUT redactions int)
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    v_pattern text;
-    v_found int;
+    -- Characters that are none, so that no text has them: what is hidden, and the two ends of what a pattern finds.
+    c_hidden CONSTANT text := E'\uFDD0';
+    c_begin CONSTANT text := E'\uFDD1';
+    c_end CONSTANT text := E'\uFDD2';
+    v_patterns CONSTANT text[] := p_patterns || p_own;
+    v_cut boolean := false;
+    v_marked text;
 BEGIN
-    words := p_text;
+    words := replace(translate(p_text, c_hidden || c_begin || c_end, ''), '[REDACTED]', c_hidden);
     redactions := 0;
-    FOREACH v_pattern IN ARRAY p_patterns LOOP
-        v_found := regexp_count(words, v_pattern, 1, 'i');
-        IF v_found > 0 THEN
-            words := regexp_replace(words, v_pattern, '[REDACTED]', 'gi');
-            redactions := redactions + v_found;
+    FOR i IN 1 .. cardinality(v_patterns) LOOP
+        IF i = cardinality(p_patterns) + 1 AND length(words) > p_characters THEN
+            v_cut := true;
+            words := left(words, p_characters);
+        END IF;
+        -- Searched once: marks are cheaper to count than matches.
+        v_marked := replace(regexp_replace(words, v_patterns[i], c_begin || '\&' || c_end, 'gi'), c_begin || c_end, '');
+        IF v_marked <> words THEN
+            v_marked := regexp_replace(v_marked, c_begin || '(' || c_hidden || '+)' || c_end, '\1', 'g');
+            redactions := redactions + length(v_marked) - length(replace(v_marked, c_end, ''));
+            words := regexp_replace(v_marked, c_begin || '[^' || c_end || ']*' || c_end, c_hidden, 'g');
         END IF;
     END LOOP;
+    IF v_cut THEN
+        -- Before it is written out: each character stands for one of the text at least, so this is a quarter or more.
+        words := left(words, greatest(0, length(words) - p_characters / 4)) || c_hidden;
+    END IF;
+    words := regexp_replace(words, c_hidden || '+', '[REDACTED]', 'g');
 END
 $$;

@@ -39,10 +39,17 @@ class ProviderDown(ProviderError):
     default_code = "provider_down"
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, details: dict[str, Any] | None = None
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        unreachable: bool = False,
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message, details=details)
         self.retry_after = retry_after
+        self.unreachable = unreachable
+        """Whether not even a connection was made: nobody is there, whatever is asked."""
 
     @property
     def headers(self) -> dict[str, str]:

@@ -66,8 +66,17 @@ class JsonClient:
         except (TimeoutError, httpx.HTTPError):
             return False
 
-    async def post(self, path: str, body: object, answer: type[T], *, timeout_seconds: float | None = None) -> T:
-        """The provider's answer, decoded; what passes is tried again while the time lasts."""
+    async def post(
+        self,
+        path: str,
+        body: object,
+        answer: type[T],
+        *,
+        timeout_seconds: float | None = None,
+        waited_for: bool = False,
+    ) -> T:
+        """The provider's answer, decoded; what passes is tried again while the time lasts, but where somebody waits for
+        it not a connection that is refused."""
         content = msgspec.json.encode(body)
         patience = self._timeout if timeout_seconds is None else timeout_seconds
         problem: ProviderDown | None = None
@@ -80,7 +89,7 @@ class JsonClient:
                         return self._decode(await self._send(path, content, patience), answer)
                     except ProviderDown as down:
                         problem = down
-                        if (down.retry_after or 0) > MAX_WAIT_SECONDS:
+                        if (down.retry_after or 0) > MAX_WAIT_SECONDS or (waited_for and down.unreachable):
                             break
         except TimeoutError as late:
             if problem is None:
@@ -107,7 +116,9 @@ class JsonClient:
         except httpx.TimeoutException as problem:
             raise ProviderDown(f"{self.name} did not answer in time.") from problem
         except httpx.TransportError as problem:
-            raise ProviderDown(f"{self.name} cannot be reached ({type(problem).__name__}).") from problem
+            unreachable = isinstance(problem, httpx.ConnectError)
+            reason = f"{self.name} cannot be reached ({type(problem).__name__})."
+            raise ProviderDown(reason, unreachable=unreachable) from problem
         except httpx.RequestError as problem:
             raise AnswerUnusable(f"{self.name} answered what cannot be read ({type(problem).__name__}).") from problem
 

@@ -109,7 +109,7 @@ class Ollama:
         body: dict[str, Any] = {"model": model, "input": texts}
         if shorten_to is not None:
             body["dimensions"] = shorten_to
-        return (await http.post("/api/embed", body, _OllamaAnswer)).embeddings
+        return (await http.post("/api/embed", body, _OllamaAnswer, waited_for=query)).embeddings
 
 
 class _Item(msgspec.Struct):
@@ -133,7 +133,7 @@ class OpenAI:
         body: dict[str, Any] = {"model": model, "input": texts, "encoding_format": "float"}
         if shorten_to is not None:
             body["dimensions"] = shorten_to
-        return _in_order(await http.post("/embeddings", body, _ListAnswer), len(texts), self.name)
+        return _in_order(await http.post("/embeddings", body, _ListAnswer, waited_for=query), len(texts), self.name)
 
 
 class Voyage:
@@ -148,7 +148,7 @@ class Voyage:
         body: dict[str, Any] = {"model": model, "input": texts, "input_type": "query" if query else "document"}
         if shorten_to is not None:
             body["output_dimension"] = shorten_to
-        return _in_order(await http.post("/embeddings", body, _ListAnswer), len(texts), self.name)
+        return _in_order(await http.post("/embeddings", body, _ListAnswer, waited_for=query), len(texts), self.name)
 
 
 def _in_order(answer: _ListAnswer, count: int, who: str) -> list[list[float]]:

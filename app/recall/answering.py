@@ -103,7 +103,7 @@ async def answer(
     means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     truncated = len(taken) < candidates
     trace_id = new_id()
-    meta = _meta(asked, vector, candidates, boosted=boosted, reranked=reranked)
+    meta = _meta(asked, vector, candidates, expected=await means.vectors.expected(), boosted=boosted, reranked=reranked)
     await traces.record(
         db,
         who,
@@ -347,11 +347,13 @@ def _meta(
     vector: QueryVector | None,
     candidates: int,
     *,
+    expected: bool,
     boosted: BoostRead | None,
     reranked: bool | None,
 ) -> RecallMeta:
     weights = asked.ask.weights
-    lost = weights.vector > 0 and vector is None
+    # Without a model nothing is out of order: that is how the operator wants it.
+    lost = weights.vector > 0 and vector is None and expected
     # Where an entity says which facts are meant, nobody walks.
     walked = asked.ask.depth > 0 and asked.entity is None
     part: dict[Channel, bool] = {

@@ -30,6 +30,10 @@ class QueryVectors(Protocol):
 
     async def embed(self, tenant_id: str, query: str) -> QueryVector | None: ...
 
+    async def expected(self) -> bool:
+        """Whether it is out of order that there is none."""
+        ...
+
 
 class RerankersByName(Protocol):
     """Knows the rerankers that projects name."""

@@ -2,10 +2,13 @@
 
 from collections import OrderedDict
 
+import structlog
+
 from app.db.database import Database
 from app.recall.embedding.embedders import Embedders
 from app.recall.embedding.models import ActiveModel, ModelRow
-from app.recall.embedding.redactions import redacted
+from app.recall.embedding.redactions import RedactionSlow, redacted
+from app.recall.embedding.texts import REDACTED_CHARACTERS, readable
 from app.recall.means import QueryVector
 from app.recall.schemas import EmbeddingRead
 
@@ -13,6 +16,8 @@ from app.recall.schemas import EmbeddingRead
 PATIENCE_SECONDS = 2.0
 LOADING_SECONDS = 30.0
 REMEMBERED = 512
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ModelVectors:
@@ -28,6 +33,10 @@ class ModelVectors:
         """Gives up what the providers hold."""
         await self._embedders.aclose()
 
+    async def expected(self) -> bool:
+        """Whether there is a model that should make vectors: an operator may have chosen none."""
+        return await self._active(self._db) is not None
+
     async def embed(self, tenant_id: str, query: str) -> QueryVector | None:
         """The query's vector, or None when no provider makes one in time."""
         if (model := await self._active(self._db)) is None:
@@ -42,7 +51,12 @@ class ModelVectors:
         if model.provider != "local":
             # It leaves the house.
             patience = PATIENCE_SECONDS
-            (sent,) = await redacted(self._db, tenant_id, [query])
+            try:
+                (words,) = await redacted(self._db, tenant_id, [query], characters=REDACTED_CHARACTERS)
+            except RedactionSlow as problem:
+                log.warning("query_redaction_slow", tenant_id=tenant_id, error=problem.message)
+                return None
+            sent = readable(words)
         vector = await self._embedders.of(model).embed_query(sent, seconds=patience)
         if vector is None:
             return None

@@ -19,7 +19,7 @@ from app.providers.build import build_reranker, parse_model
 from app.recall import queries
 from app.recall.asking import Asked
 from app.recall.embedding.models import provider_settings
-from app.recall.embedding.redactions import redacted
+from app.recall.embedding.redactions import RedactionSlow, redacted
 from app.recall.means import RerankersByName, place
 from app.recall.schemas import BoostRead
 from app.recall.scoring import Scored
@@ -124,7 +124,7 @@ async def rerank(
                 return pool, False
             sent = await redacted(db, who.tenant_id, [query, *texts[: len(head)]])
             scores = await reranker.rerank(sent[0], sent[1:])
-    except (TimeoutError, ProviderError, ValueError) as problem:
+    except (TimeoutError, ProviderError, RedactionSlow, ValueError) as problem:
         log.warning("rerank_failed", model=settings.reranker_model, error=type(problem).__name__)
         return pool, False
     order = sorted(range(len(head)), key=lambda index: (-scores[index], index))

@@ -50,7 +50,9 @@ EMBEDDING_SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
 EMBEDDING_FAILURES = Counter(
-    "palimpsest_embedding_failures", "Calls that an embedding provider did not answer, by why.", ["model", "reason"]
+    "palimpsest_embedding_failures",
+    "Calls that an embedding provider did not answer, and texts it could not be sent, by why.",
+    ["model", "reason"],
 )
 EMBEDDING_BREAKER = Gauge(
     "palimpsest_embedding_breaker_state",

@@ -100,6 +100,9 @@ class NoVectors:
     async def embed(self, tenant_id: str, query: str) -> QueryVector | None:
         return None
 
+    async def expected(self) -> bool:
+        return False
+
 
 async def _record(database: TestDatabase, questions: list[str]) -> list[list[Statement]]:
     """The statements of each question: what is found, what is read of it, and its trace."""

@@ -186,3 +186,24 @@ async def test_a_key_that_is_none_is_found_at_once_and_not_told(key: str) -> Non
     with pytest.raises(ProviderMisconfigured) as caught:
         JsonClient("acme", "http://127.0.0.1:1", api_key=key)
     assert key.strip() == "" or key not in str(caught.value)
+
+
+async def test_a_refused_connection_is_tried_again_unless_somebody_waits() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        client = JsonClient("acme", url, backoff_seconds=0.2)
+        for waited_for, least, most in ((True, 0.0, 0.3), (False, 0.4, 3.0)):
+            started = time.monotonic()
+            with pytest.raises(ProviderDown, match="ConnectError") as caught:
+                await client.post("/ask", {"text": TEXT}, Good, waited_for=waited_for)
+            assert caught.value.unreachable
+            assert least <= time.monotonic() - started < most
+        await client.aclose()
+
+
+async def test_what_passes_is_tried_again_also_where_somebody_waits() -> None:
+    async with listening(in_turn(Answer(status=503), GOOD)) as server:
+        client = JsonClient("acme", server.url, backoff_seconds=0.01)
+        assert (await client.post("/ask", {"text": TEXT}, Good, waited_for=True)).ok
+        await client.aclose()

@@ -8,6 +8,9 @@ from app.config import Settings
 from app.errors import BadRequest
 from app.operations.commands.framing import administer, as_owner, command, convert, group, say, show, takes_json
 
+# What an integer of PostgreSQL holds.
+MAX_MODEL_VERSION = 2**31 - 1
+
 
 def add_content_commands(commands: Any) -> None:
     """`palimpsest predicates`, `types`, `embeddings` and `objects`."""
@@ -107,8 +110,8 @@ def run_add_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings add`."""
     from app.recall.embedding.installation import add_model
 
-    if options.model_version < 1:
-        raise BadRequest("--model-version: 1 or more.")
+    if not 1 <= options.model_version <= MAX_MODEL_VERSION:
+        raise BadRequest(f"--model-version: from 1 to {MAX_MODEL_VERSION}.")
     named = {"name": options.model, "version": options.model_version}
     made = as_owner(settings, lambda owner: add_model(owner, settings, **named, say=say))
     return show(options, made, f"{made['model']} is model {made['model_id']}; the worker fills it (embeddings status)")

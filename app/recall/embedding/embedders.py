@@ -94,7 +94,7 @@ class GuardedEmbedder:
         try:
             vectors = await self._ask(texts, query=query)
         except ProviderError as problem:
-            if await self._fails_on_these(problem):
+            if await self._fails_on_these(problem, query=query):
                 refused = InputRefused(f"{self.model.name} answers, but not for this input: {problem.message}")
                 self._report(refused, len(texts))
                 raise refused from problem
@@ -142,10 +142,13 @@ class GuardedEmbedder:
             )
         return vectors
 
-    async def _fails_on_these(self, problem: ProviderError) -> bool:
+    async def _fails_on_these(self, problem: ProviderError, *, query: bool) -> bool:
         """Whether a provider that seems to be down is there after all: some fail on a text as if they were away, and
         one such text must not be tried again and again while all others wait."""
         if not isinstance(problem, ProviderDown):
+            return False
+        # Somebody waits for a query, and no text of it has arrived.
+        if query and problem.unreachable:
             return False
         # One that says it is asked too much, or when it wants to be asked again, is busy: not to be asked anything now.
         if problem.retry_after or problem.details.get("status") == TOO_MANY_REQUESTS:

@@ -1,10 +1,11 @@
 """All SQL of embedding."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 import psycopg
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import Executable, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DBAPIError
 
@@ -13,18 +14,24 @@ from app.recall.tables import embedding_redactions, redaction_counts
 
 # Work that may take long, in the background.
 NO_TIMEOUT = text("SET LOCAL statement_timeout = 0")
-# A pattern that takes longer than this on the probe would hold up every batch.
-PATTERN_TIMEOUT = text("SET LOCAL statement_timeout = '500ms'")
+# Of what follows in a transaction, each statement.
+TIMEOUT = text("SELECT set_config('statement_timeout', CAST(:milliseconds AS text), true)")
 
 # The registered models.
 LIST_MODELS = (
     "SELECT model_id, provider, model, version, dimensions, active, created_at FROM embedding_models ORDER BY model_id"
 )
 
-# What is due to be embedded with a model, redacted.
-READ_UNITS = text(
-    "SELECT * FROM read_units(CAST(:model AS smallint), :limit, CAST(:least AS float8), CAST(:patterns AS text[]))"
-)
+# What is due to be embedded with a model, redacted; all of it, or one unit.
+READ_UNITS = text("""
+    SELECT * FROM read_units(CAST(:model AS smallint), :limit, CAST(:least AS float8), CAST(:patterns AS text[]),
+                             :characters, CAST(:owner AS uuid))""")
+# The same units in the same order, without their texts.
+DUE_UNITS = text("""
+    SELECT q.owner_kind, q.owner_id, q.queued_at, q.attempts FROM embedding_queue q
+    WHERE q.tenant_id = :tenant AND q.project_id = :project AND q.model_id = :model
+      AND q.available_at <= clock_timestamp()
+    ORDER BY q.available_at, q.owner_id LIMIT :limit""")
 
 # Keeps vectors and takes their units off the queue.
 STORE_VECTORS = text(
@@ -67,11 +74,17 @@ COUNT_QUEUE = text("""
            min(q.queued_at) AS oldest
     FROM embedding_queue q GROUP BY q.model_id""")
 # Texts as a provider may see them, in order.
-REDACTED = """
-    SELECT (redact_text(t.words, %(patterns)s::text[] || ARRAY(
-        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = %(tenant)s
-        ORDER BY r.created_at, r.pattern_id))).words
-    FROM unnest(%(texts)s::text[]) WITH ORDINALITY t(words, place) ORDER BY t.place"""
+REDACTED = text("""
+    SELECT (redact_text(t.words, CAST(:patterns AS text[]), ARRAY(
+        SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = :tenant
+        ORDER BY r.created_at, r.pattern_id), CAST(:characters AS int))).words
+    FROM unnest(CAST(:texts AS text[])) WITH ORDINALITY t(words, place) ORDER BY t.place""")
+# Whether a pattern matches nothing anywhere in texts of so many characters, or in one of none. The marks are characters
+# that are none; they stand beside each other where nothing is between them.
+TRY_PATTERN = text(r"""
+    SELECT bool_or(regexp_replace(p.probe, :pattern, E'\uFDD1\\&\uFDD2', 'gi') LIKE E'%\uFDD1\uFDD2%') AS empty
+    FROM (SELECT repeat(u, :characters / length(u)) AS probe FROM unnest(CAST(:units AS text[])) u
+          UNION ALL SELECT '') p""")
 ANY_VECTOR = text("SELECT EXISTS (SELECT FROM embeddings) AS found")
 LIST_PROJECTS = text("SELECT p.tenant_id, p.project_id FROM projects p ORDER BY p.tenant_id, p.project_id")
 
@@ -165,25 +178,37 @@ async def take_redactions(session: Session, *, tenant_id: str, project_id: str, 
     return sorted(rows, key=lambda row: row["day"])
 
 
+class TooSlow(Exception):
+    """What was asked for took longer than it may."""
+
+
 class PatternUnusable(Exception):
     """The database cannot use a pattern; the message says why."""
 
 
-async def try_pattern(session: Session, *, pattern: str, probe: str) -> int:
-    """How often a pattern matches the empty text; raises when it is none, or slow on the probe."""
-    await session.execute(PATTERN_TIMEOUT)
+async def rows_within(session: Session, statement: Executable, params: Row, *, seconds: float) -> list[Row]:
+    """All rows of a statement; raises TooSlow when it takes longer, which ends the transaction."""
+    await session.execute(TIMEOUT, {"milliseconds": int(seconds * 1000)})
     try:
-        row = await session.row(
-            text("SELECT regexp_count('', :pattern, 1, 'i') AS empty, regexp_count(:probe, :pattern, 1, 'i') AS found"),
-            {"pattern": pattern, "probe": probe},
-        )
+        return await session.rows(statement, params)
     except DBAPIError as problem:
         if isinstance(problem.orig, psycopg.errors.QueryCanceled):
-            raise PatternUnusable("it takes too long to search for") from problem
+            raise TooSlow from problem
+        raise
+
+
+async def try_pattern(session: Session, *, pattern: str, units: Sequence[str], characters: int, seconds: float) -> bool:
+    """Whether a pattern matches nothing somewhere in texts of these units, each repeated; raises when it is none, or
+    slow."""
+    params: Row = {"pattern": pattern, "units": list(units), "characters": characters}
+    try:
+        (row,) = await rows_within(session, TRY_PATTERN, params, seconds=seconds)
+    except TooSlow as problem:
+        raise PatternUnusable("it takes too long to search for") from problem
+    except DBAPIError as problem:
         if isinstance(problem.orig, psycopg.errors.InvalidRegularExpression):
             raise PatternUnusable(str(problem.orig).strip().splitlines()[0].rpartition(": ")[2]) from problem
         raise
-    assert row is not None
     return row["empty"]
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from app.db.database import Database, Row
 from app.db.scope import Scope
-from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
 from app.recall.embedding import queries
 from app.recall.embedding.schemas import RedactionCreate, RedactionCreated, RedactionList, RedactionRead
 from app.web import audit
@@ -30,8 +30,28 @@ BUILT_IN = (
     rf"""{_NAME}["']?\s*[:=]+>?\s*({_QUOTED}|\[[^]]*\]|\{{[^}}]*\}}|\S+)""",
 )
 _BACK_REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[1-9]")
-# Long runs of the same and of words: what a slow pattern is slow on.
-_PROBE = "a" * 4000 + " " + "lorem ipsum 42 " * 400 + "1" * 4000 + "!"
+# Long runs of the same, of words and of lines: what a slow pattern is slow on. To these come what the pattern is itself
+# made of: it is slow where it nearly matches.
+_PROBES = ("a", "1", " ", "-", "\n", "lorem ipsum 42 ", "Ab_0-c: 'd', \"e\" (f) [g] {h} | i/j\\k @l.m #n!\n")
+_PROBE_CHARACTERS = 32_000
+_OWN_PROBES = 8
+# One that takes longer than this on all of them would hold up every batch.
+_PROBE_SECONDS = 1.0
+# Nobody waits longer for a text to be redacted.
+REDACTION_SECONDS = 2.0
+
+
+class RedactionSlow(AppError):
+    """A text cannot be redacted in time, and so reaches no provider."""
+
+    status = 503
+    default_code = "redaction_timeout"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"Redacting this text takes longer than {REDACTION_SECONDS:g} s, so it is sent to no provider; delete the "
+            "slow pattern of the tenant (GET /v1/admin/redactions)."
+        )
 
 
 async def create_redaction(db: Database, who: Principal, *, data: RedactionCreate, once: Once) -> Answer:
@@ -49,14 +69,23 @@ async def create_redaction(db: Database, who: Principal, *, data: RedactionCreat
     # By itself: what the database cannot use would end the transaction of the answer too.
     async with db.tenant(who) as session:
         try:
-            matches_nothing = await queries.try_pattern(session, pattern=data.pattern, probe=_PROBE)
+            matches_nothing = await queries.try_pattern(
+                session,
+                pattern=data.pattern,
+                units=_probes(data.pattern),
+                characters=_PROBE_CHARACTERS,
+                seconds=_PROBE_SECONDS,
+            )
         except queries.PatternUnusable as problem:
             raise BadRequest(
                 f"pattern: not a regular expression that PostgreSQL can use here ({problem}); see POSIX regular "
                 "expressions in its manual."
             ) from problem
     if matches_nothing:
-        raise BadRequest("pattern: it matches an empty text, and so would redact everything; ask for one character.")
+        raise BadRequest(
+            "pattern: it matches where nothing is (an empty text, or a place between two characters), and would hide "
+            "nothing there; ask for one character at least."
+        )
     async with once.tenant(db, who) as step:
         if step.stored:
             return step.stored
@@ -97,10 +126,22 @@ async def delete_redaction(db: Database, who: Principal, *, redaction_id: UUID) 
         )
 
 
-async def redacted(db: Database, tenant_id: str, texts: Sequence[str]) -> list[str]:
-    """These texts as a provider may see them, in order."""
-    params = {"tenant": tenant_id, "texts": list(texts), "patterns": list(BUILT_IN)}
-    return [row["words"] for row in await db.query(Scope(tenant_id=tenant_id), queries.REDACTED, params)]
+async def redacted(db: Database, tenant_id: str, texts: Sequence[str], *, characters: int | None = None) -> list[str]:
+    """These texts as a provider may see them, in order, cut to so many characters where the tenant has patterns; raises
+    RedactionSlow when that takes too long."""
+    params: Row = {"tenant": tenant_id, "texts": list(texts), "patterns": list(BUILT_IN), "characters": characters}
+    try:
+        async with db.tenant(Scope(tenant_id=tenant_id)) as session:
+            rows = await queries.rows_within(session, queries.REDACTED, params, seconds=REDACTION_SECONDS)
+    except queries.TooSlow as problem:
+        raise RedactionSlow from problem
+    return [row["words"] for row in rows]
+
+
+def _probes(pattern: str) -> list[str]:
+    own = [character for character in dict.fromkeys(pattern) if character not in _PROBES][:_OWN_PROBES]
+    words = re.sub(r"\\.|\W+", " ", pattern).strip()
+    return [*_PROBES, *own, f"{words} "]
 
 
 def _require_tenant(who: Principal) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from app.config import Settings
 from app.db.database import Database, Row
 from app.db.scope import Scope
+from app.errors import AppError
 from app.jobs.queue import NewJob, enqueue_all
 from app.jobs.registry import Job, Postponed
 from app.providers.base import AnswerUnusable, InputRefused, ProviderError
@@ -26,8 +27,9 @@ from app.providers.http import REFUSED_INPUT
 from app.recall.embedding import queries
 from app.recall.embedding.embedders import Embedders, GuardedEmbedder, backoff
 from app.recall.embedding.models import ModelRow, list_models
-from app.recall.embedding.redactions import BUILT_IN
-from app.recall.embedding.texts import text_hash, truncated, unit_text
+from app.recall.embedding.redactions import BUILT_IN, REDACTION_SECONDS, RedactionSlow
+from app.recall.embedding.texts import REDACTED_CHARACTERS, text_hash, truncated, unit_text
+from app.telemetry.metrics import EMBEDDING_FAILURES
 from app.web import audit
 
 # A fact believed no more than this has no vector.
@@ -41,6 +43,8 @@ AWAY_SECONDS = 1.0
 GIVEN_WAY_SECONDS = 5.0
 # A unit that somebody is changing at this moment.
 BUSY_SECONDS = 2.0
+# A batch that takes longer to read has a text in it on which a pattern of the tenant is slow.
+READ_SECONDS = 5.0
 LEXICON_SECONDS = 5.0
 MAX_ERROR = 500
 # What is asked for of a text that is refused, and how little is no text any more.
@@ -52,11 +56,12 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Unit:
-    """One note, fact or card that is due, with its text; None when it is gone or hidden."""
+    """One note, fact or card that is due, with its text; None when it is gone or hidden, or why there is none."""
 
     row: Row
     text: str | None
     hash: str
+    problem: AppError | None = None
 
     @property
     def address(self) -> dict[str, Any]:
@@ -73,7 +78,7 @@ class Outcome:
     delays: list[dict[str, Any]] = field(default_factory=list)
     problem: ProviderError | None = None
 
-    def refuse(self, unit: Unit, problem: ProviderError) -> None:
+    def refuse(self, unit: Unit, problem: AppError) -> None:
         until = datetime.now(UTC) + timedelta(seconds=backoff(unit.row["attempts"] + 1))
         error = f"{problem.code}: {problem.message}"[:MAX_ERROR]
         self.delays.append({**unit.address, "until": until, "error": error, "failed": True})
@@ -142,21 +147,24 @@ class EmbedTask:
         return True
 
     async def _read(self, job: Job, model: ModelRow) -> list[Unit]:
-        arguments = {
-            "model": model.model_id,
-            "limit": self._batch,
-            "least": LEAST_CONFIDENCE,
-            "patterns": list(BUILT_IN),
-        }
-        async with job.db.tenant(job.scope) as session:
-            rows = await session.rows(queries.READ_UNITS, arguments)
-        return [_unit(row) for row in rows]
+        """A batch; when that takes too long each unit on its own, so that one slow to redact holds up no other."""
+        try:
+            rows = await _read_units(job, model, limit=self._batch, seconds=READ_SECONDS)
+            return [_unit(row) for row in rows]
+        except queries.TooSlow:
+            place = {"tenant": job.scope.tenant_id, "project": job.scope.project_id, "model": model.model_id}
+            async with job.db.tenant(job.scope) as session:
+                due = await session.rows(queries.DUE_UNITS, {**place, "limit": self._batch})
+        return [unit for line in due for unit in await _read_alone(job, model, line)]
 
     def _sort(self, units: list[Unit]) -> tuple[Outcome, list[Unit]]:
         """What can be settled without the provider, and what it has to be asked for."""
         outcome, due = Outcome(), list[Unit]()
         now = datetime.now(UTC)
         for unit in units:
+            if unit.problem is not None:
+                outcome.refuse(unit, unit.problem)
+                continue
             stored: bytes | None = unit.row["stored_hash"]
             if unit.text is None or (stored is not None and bytes(stored).hex() == unit.hash):
                 outcome.settled.append(unit)
@@ -200,6 +208,38 @@ class EmbedTask:
                 NewJob(kind="card_refresh", payload={"entity_id": entity}, dedupe_key=entity) for entity in subjects
             ]
             await enqueue_all(session, job.scope, jobs=refreshes)
+
+
+async def _read_units(job: Job, model: ModelRow, *, limit: int, seconds: float, owner: Any = None) -> list[Row]:
+    arguments: Row = {
+        "model": model.model_id,
+        "limit": limit,
+        "least": LEAST_CONFIDENCE,
+        "patterns": list(BUILT_IN),
+        "characters": REDACTED_CHARACTERS,
+        "owner": owner,
+    }
+    async with job.db.tenant(job.scope) as session:
+        return await queries.rows_within(session, queries.READ_UNITS, arguments, seconds=seconds)
+
+
+async def _read_alone(job: Job, model: ModelRow, line: Row) -> list[Unit]:
+    """One unit of the queue; with what is wrong in place of its text when it cannot be redacted in time."""
+    try:
+        rows = await _read_units(job, model, limit=1, seconds=REDACTION_SECONDS, owner=line["owner_id"])
+        return [_unit(row) for row in rows]
+    except queries.TooSlow:
+        problem = RedactionSlow()
+        EMBEDDING_FAILURES.labels(model.name, "redaction").inc()
+        log.warning(
+            "embedding_redaction_slow",
+            tenant_id=job.scope.tenant_id,
+            project_id=job.scope.project_id,
+            kind=line["owner_kind"],
+            id=str(line["owner_id"]),
+            error=problem.message,
+        )
+        return [Unit(line, None, "", problem)]
 
 
 def _unit(row: Row) -> Unit:

@@ -8,6 +8,9 @@ MAX_TOKENS = 800
 # what is still too long.
 CHARACTERS_PER_TOKEN = 4
 MAX_CHARACTERS = MAX_TOKENS * CHARACTERS_PER_TOKEN
+# What a tenant's patterns see of a text: more than a model reads, since a secret that is cut in half is none to them,
+# and what is redacted makes room for what follows.
+REDACTED_CHARACTERS = 5 * MAX_CHARACTERS
 # By hand: the library's own names follow the machine's language.
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -19,7 +22,12 @@ def unit_text(words: str, *, author: str | None = None, occurred_at: datetime | 
     """The text to embed: who said it and when comes first, so that it can be found by that too."""
     if author and occurred_at is not None:
         words = f"{author} ({spoken_date(occurred_at)}): {words}"
-    return truncated(words, characters=_room(words))
+    return readable(words)
+
+
+def readable(text: str) -> str:
+    """As much of a text as a model reads."""
+    return truncated(text, characters=_room(text))
 
 
 def _room(text: str) -> int:

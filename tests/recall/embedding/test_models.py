@@ -188,6 +188,7 @@ async def test_dimensions_that_cannot_be_are_refused(
         (["add", "nobody/knows"], 2, "MODEL"),
         (["add", "none"], 2, "none"),
         (["add", "openai/x", "--model-version", "0"], 2, "--model-version"),
+        (["add", "ollama/x", "--model-version", "99999999999"], 2, "--model-version: from 1 to 2147483647"),
         (["activate", "openai/absent"], 1, "embeddings status"),
         (["drop", "17"], 1, "embeddings status"),
     ],

@@ -1,6 +1,7 @@
 """Providers that fail: what waits, what is tried again and when, and that nothing is lost."""
 
 import asyncio
+import socket
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -346,3 +347,21 @@ async def test_a_query_leaves_a_provider_alone_as_long_as_it_asks_for() -> None:
     assert len(fake.calls) == calls
     now[0] += 2
     assert await guarded.embed_query("tea", seconds=1) is not None
+
+
+async def test_a_question_is_not_asked_again_of_who_refuses_the_connection() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        client = JsonClient("openai", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        embedder = RemoteEmbedder(client, OpenAI(), model="test", dimensions=64)
+        policy = BreakerPolicy(failure_rate=0.5, min_attempts=5, probe_seconds=60)
+        guarded = GuardedEmbedder(WORDS, lambda _: embedder, policy)
+        started = time.monotonic()
+        assert await guarded.embed_query("tea", seconds=2) is None
+        assert time.monotonic() - started < 0.4
+        assert guarded.failing
+        started = time.monotonic()
+        with pytest.raises(ProviderDown):
+            await guarded.embed(["tea"])
+        assert time.monotonic() - started > 0.8, "what nobody waits for is tried again"
+        await guarded.aclose()

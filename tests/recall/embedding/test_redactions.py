@@ -1,6 +1,8 @@
 """Redaction: no provider sees a secret, and a tenant says what else it must not see."""
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 from app.recall.cards.building import CardEntity, CardFact, build_card
 from app.recall.embedding.embedders import Embedders
 from app.recall.embedding.redactions import BUILT_IN
+from app.recall.embedding.texts import MAX_CHARACTERS, REDACTED_CHARACTERS
 from app.recall.query_vectors import ModelVectors
 from app.tenancy.schemas import RateLimits
 from tests.conftest import Tenancy, TestDatabase
@@ -180,6 +183,121 @@ async def test_questions_are_redacted_too_before_they_leave(bench: Bench) -> Non
     assert bench.seen == ["who has [REDACTED] and [REDACTED]", "who has 123-45-6789 and [REDACTED]"]
 
 
+def own_patterns(bench: Bench, *patterns: str) -> None:
+    """Patterns of acme, in this order, whatever would be said of them now."""
+    for pattern in patterns:
+        bench.superuser.execute(
+            "INSERT INTO embedding_redactions (tenant_id, pattern_id, pattern, created_by, created_at) "
+            "VALUES ('acme', gen_random_uuid(), %s, 'robin', clock_timestamp())",
+            (pattern,),
+        )
+
+
+# On a text such as this, one would be looked at for hours.
+SLOW = r"^(1+)(1+)\1\2\1\2x"
+SLOW_ON = "1" * 9001 + "x"
+
+
+@pytest.mark.anyio
+async def test_a_pattern_that_is_slow_on_long_texts_sees_what_a_model_could_read(bench: Bench) -> None:
+    own_patterns(bench, "1(.*z)?")
+    await bench.notes(*(f"note {number}: {'1' * 60000}" for number in range(2, 7)), "a short one")
+    await bench.embed_all()
+    assert len(bench.vectors) == 6
+    assert max(map(len, bench.seen)) < 100
+
+
+@pytest.mark.anyio
+async def test_a_text_that_cannot_be_redacted_in_time_is_put_off_alone_and_not_sent(bench: Bench) -> None:
+    own_patterns(bench, SLOW)
+    slow, *_ = await bench.notes(SLOW_ON, *(f"fine {number}" for number in range(20)))
+    async with bench.working():
+        await bench.until(lambda: len(bench.vectors) == 20, seconds=30)
+        await bench.until(lambda: bench.queue[0]["attempts"] == 1)
+    (line,) = bench.queue
+    assert str(line["owner_id"]) == slow
+    assert line["last_error"].startswith("redaction_timeout: Redacting this text takes longer than 2 s")
+    assert "/v1/admin/redactions" in line["last_error"]
+    assert 20 < (line["available_at"] - datetime.now(UTC)).total_seconds() < 37
+    assert not any("111" in text for text in bench.seen)
+    assert {job["last_error"] for job in bench.jobs} <= {None}
+    bench.superuser.execute("DELETE FROM embedding_redactions")
+    bench.superuser.execute("UPDATE embedding_queue SET available_at = now()")
+    await bench.embed_all()
+    assert len(bench.vectors) == 21
+
+
+@pytest.mark.anyio
+async def test_a_question_that_cannot_be_redacted_in_time_is_not_sent(bench: Bench) -> None:
+    own_patterns(bench, SLOW)
+    vectors = ModelVectors(bench.db, Embedders(bench.database.settings(), build=bench.build))
+    started = time.monotonic()
+    assert await vectors.embed("acme", SLOW_ON) is None
+    assert time.monotonic() - started < 5
+    assert bench.seen == []
+    assert await vectors.embed("acme", "a short one") is not None
+
+
+@pytest.mark.anyio
+async def test_patterns_do_not_multiply(bench: Bench) -> None:
+    own_patterns(bench, ".", "[^q]", "[^x]", "[^y]", "[^j]")
+    vectors = ModelVectors(bench.db, Embedders(bench.database.settings(), build=bench.build))
+    assert await vectors.embed("acme", "a question of thirty-five characters") is not None
+    await bench.notes("a note")
+    await bench.embed_all()
+    assert bench.seen == ["[REDACTED]", "[REDACTED]"]
+
+
+@pytest.mark.anyio
+async def test_what_grows_by_redaction_is_cut_to_what_a_model_reads(bench: Bench) -> None:
+    own_patterns(bench, "a")
+    vectors = ModelVectors(bench.db, Embedders(bench.database.settings(), build=bench.build))
+    assert await vectors.embed("acme", "ab" * 5000) is not None
+    await bench.notes("ab" * 5000)
+    await bench.embed_all()
+    assert len(bench.seen) == 2
+    for seen in bench.seen:
+        assert len(seen) == MAX_CHARACTERS
+        assert seen.startswith("[REDACTED]b[REDACTED]b")
+
+
+@pytest.mark.anyio
+async def test_no_pattern_matches_inside_what_another_has_hidden(bench: Bench) -> None:
+    own_patterns(bench, "RED", "plum", "ACT", "plum.*pear", "fig.*kiwi")
+    await bench.notes("apple plum cherry", "fig plum kiwi nut", "said [REDACTED] before")
+    await bench.embed_all()
+    assert sorted(bench.seen) == ["[REDACTED] nut", "apple [REDACTED] cherry", "said [REDACTED] before"]
+    assert bench.one("SELECT redactions FROM redaction_counts") == 3, "two plums, and what is around one"
+
+
+@pytest.mark.anyio
+async def test_a_pattern_that_matches_between_characters_changes_nothing(bench: Bench) -> None:
+    own_patterns(bench, r"\m", "(?=tea)", "x*")
+    await bench.notes("tea, coffee and xx")
+    await bench.embed_all()
+    assert bench.seen == ["tea, coffee and [REDACTED]"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("before", [REDACTED_CHARACTERS - length for length in (40, 1500, 3900)])
+async def test_no_half_of_a_secret_is_sent_where_a_text_is_cut(bench: Bench, before: int) -> None:
+    own_patterns(bench, "junk[a-z]+", "KEY-[0-9]+-END")
+    # All that stands before is hidden, so that the place of the cut comes within what a model reads.
+    await bench.notes(f"junk{'j' * (before - 5)} KEY-{'7' * 3990}-END and more")
+    await bench.embed_all()
+    (seen,) = bench.seen
+    assert "7" not in seen
+    assert seen.startswith("[REDACTED]")
+
+
+@pytest.mark.anyio
+async def test_built_in_patterns_see_all_of_a_text(bench: Bench) -> None:
+    own_patterns(bench, "nothing like it")
+    await bench.notes(f'password: "{"two words " * 4000}" and more')
+    await bench.embed_all()
+    assert bench.seen == ["[REDACTED] and more"]
+
+
 @pytest.fixture
 def bound_admin(tenancy: Tenancy, keys: dict[str, str], as_key: Callable[..., httpx.Client]) -> httpx.Client:
     limits = RateLimits(read=0, write=0, admin=0)
@@ -215,6 +333,12 @@ def test_patterns_are_added_listed_and_removed(admin: httpx.Client, database: Te
         ("(open", "parentheses"),
         ("[a-", "bracket"),
         ("x*", "empty"),
+        (r"\m", "between two characters"),
+        (r"\M", "between two characters"),
+        ("(?=secret)", "between two characters"),
+        ("cat|(?!dog)", "between two characters"),
+        ("1(.*z)?", "too long"),
+        ("é(.*z)?", "too long"),
         ("", "pattern"),
         ("a" * 201, "pattern"),
         (r"(a+)\1", "back-references"),
@@ -230,6 +354,22 @@ def test_a_pattern_that_cannot_be_used_is_refused_and_named(
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["message"].startswith("pattern: ")
     assert words in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"[\w.+-]+@[\w-]+(\.[\w-]+)+",
+        r"(\d[ -]?){13,16}",
+        r"\mIBAN\s*[A-Z]{2}\d{2}[A-Z0-9 ]{10,30}",
+        ".",
+        r"(?n)^from:.*$",
+    ],
+)
+def test_usual_patterns_are_quick_enough(admin: httpx.Client, pattern: str) -> None:
+    answer = admin.post(PATH, json={"pattern": pattern})
+    assert answer.status_code == 201, answer.text
+    assert admin.delete(f"{PATH}/{answer.json()['redaction']['redaction_id']}").status_code == 204
 
 
 def test_a_tenant_has_no_more_than_fifty(admin: httpx.Client, superuser: psycopg.Connection[Any]) -> None:
