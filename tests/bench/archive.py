@@ -162,10 +162,9 @@ FILL_MENTIONS = """
     INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at)
     SELECT 'archive', 'default', gen_random_uuid(), f.fact_id, u.note, now()
     FROM unnest(%(notes)s::uuid[], %(names)s::text[]) u(note, name)
-    CROSS JOIN LATERAL (
-        SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = 'archive' AND f.project_id = 'default' AND f.subject_entity_id = md5(u.name)::uuid
-        ORDER BY f.fact_id LIMIT 2) f"""
+    JOIN (SELECT f.fact_id, f.subject_entity_id, row_number() OVER (PARTITION BY f.subject_entity_id) AS place
+          FROM graph_facts f WHERE f.tenant_id = 'archive') f
+        ON f.subject_entity_id = md5(u.name)::uuid AND f.place <= 2"""
 COPY_VECTORS = """
     COPY embeddings (tenant_id, project_id, owner_kind, owner_id, view, model_id, agent_id, scope, text_hash,
                      embedded_at, vector) FROM STDIN (FORMAT binary)"""
