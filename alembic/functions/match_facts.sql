@@ -1,5 +1,5 @@
--- The facts that have one of these terms, stand at the two times, are sure and trusted enough, and are best by BM25 over all terms of the query (k1 .9,
--- b .6). Of the owner, as match_notes is, and with the same care.
+-- The facts that have one of these terms, stand at the two times, are sure and trusted enough, and are best by BM25 over
+-- all terms of the query (k1 .9, b .6). Of the owner, as match_notes is, and with the same care.
 CREATE OR REPLACE FUNCTION match_facts(
     p_terms text[], p_idf double precision[], p_chosen text[], p_average double precision, p_most int, p_limit int,
     p_valid timestamptz, p_known timestamptz, p_scope text, p_confidence double precision, p_trust double precision)

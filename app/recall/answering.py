@@ -103,7 +103,9 @@ async def answer(
     means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     truncated = len(taken) < candidates
     trace_id = new_id()
-    meta = _meta(asked, vector, candidates, expected=await means.vectors.expected(), boosted=boosted, reranked=reranked)
+    # Without a model nothing is out of order: that is how the operator wants it.
+    missed = vector is None and await means.vectors.expected()
+    meta = _meta(asked, vector, candidates, missed=missed, boosted=boosted, reranked=reranked)
     await traces.record(
         db,
         who,
@@ -347,13 +349,11 @@ def _meta(
     vector: QueryVector | None,
     candidates: int,
     *,
-    expected: bool,
+    missed: bool,
     boosted: BoostRead | None,
     reranked: bool | None,
 ) -> RecallMeta:
     weights = asked.ask.weights
-    # Without a model nothing is out of order: that is how the operator wants it.
-    lost = weights.vector > 0 and vector is None and expected
     # Where an entity says which facts are meant, nobody walks.
     walked = asked.ask.depth > 0 and asked.entity is None
     part: dict[Channel, bool] = {
@@ -363,7 +363,7 @@ def _meta(
     }
     return RecallMeta(
         channels=[name for name, there in part.items() if there],
-        degraded=lost,
+        degraded=missed and weights.vector > 0,
         fusion=f"{asked.ask.fusion}:v1",
         normalization_version=NORMALIZATION_VERSION,
         candidates=candidates,

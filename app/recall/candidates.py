@@ -359,15 +359,16 @@ def normalise(
     def split(scores: Scores) -> tuple[Scores, Scores]:
         return scores[:first], scores[first:]
 
-    lexical = np.concatenate([notes.lexical if notes else none, facts.lexical if facts else none])
-    channels = {"lexical": split(normalisation.by_maximum(lexical))}
+    lexical = normalisation.by_maximum(
+        np.concatenate([notes.lexical if notes else none, facts.lexical if facts else none])
+    )
+    channels = {"lexical": split(lexical)}
     if vector:
         cosines = np.concatenate([notes.cosine if notes else none, facts.cosine if facts else none])
         partly = np.zeros(len(cosines), dtype=np.bool_)
         if notes:
             partly[:first] = [row[1] > WHOLE for row in notes.rows.values()]
-        made = normalisation.of_cosines(cosines, normalisation.by_maximum(lexical), partly)
-        channels["vector"] = split(made)
+        channels["vector"] = split(normalisation.of_cosines(cosines, lexical, partly))
     graph = np.concatenate([np.zeros(first), facts.graph if facts else none])
     channels["graph"] = split(normalisation.by_maximum(graph))
     return channels
