@@ -6,6 +6,10 @@ CREATE OR REPLACE FUNCTION fact_outdone(
 RETURNS boolean
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     v_others uuid[] := ARRAY(
