@@ -16,11 +16,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from app.cli import administration
 from app.config import Settings
 from app.db import migrations
 from app.db.embedded import EmbeddedServer
 from app.db.rls import APP_ROLE, OWNER_ROLE
-from app.operations import administration
 from app.tenancy.schemas import KeyCreate, ProjectCreate, TenantCreate
 from tests.service import RunningService, start_service
 

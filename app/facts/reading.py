@@ -8,6 +8,7 @@ import msgspec
 import psycopg
 from msgspec import UNSET, UnsetType
 
+from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest, NotFound
 from app.facts import entities, queries
@@ -28,10 +29,9 @@ from app.facts.schemas import (
 )
 from app.facts.times import HELD, hold_notices, look_back, reader
 from app.facts.values import show_value
+from app.paging import Page
 from app.retrieval.trust import LOW_TRUST
 from app.tenancy import gardens
-from app.web.auth import Principal, require_project
-from app.web.pages import Page
 
 
 def present_fact(row: Row) -> FactRead:

@@ -7,15 +7,15 @@ from uuid import UUID
 import msgspec
 import psycopg
 
+from app.access import Principal
+from app.audit import recording as audit
 from app.db.database import Database, Row
 from app.db.scope import LEGAL_HOLD
 from app.errors import BadRequest, Forbidden
 from app.facts import queries
 from app.facts.names import normalize_entity_name
 from app.facts.schemas import TombstoneNotice
-from app.web import audit
-from app.web.auth import Principal
-from app.web.inputs import parse_moment
+from app.inputs import parse_moment
 
 # Clocks of callers may be a little ahead of ours.
 FUTURE_TOLERANCE = timedelta(seconds=5)

@@ -15,9 +15,9 @@ from app.db.catalogue import find_drift
 from app.db.database import Database, Row
 from app.db.metadata import metadata
 from app.errors import Unauthenticated, Unavailable
+from app.signing import ALGORITHM, Signer, encoded
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
 from app.web import queries
-from app.web.signing import ALGORITHM, Signer, encoded
 
 CHECK_EVERY_SECONDS = 5.0
 

@@ -14,8 +14,8 @@ import uuid_utils
 from numpy.typing import NDArray
 from pgvector.psycopg import register_vector
 
+from app.embeddings.tasks import FREQUENT
 from app.providers.local import LocalEmbedder
-from app.recall.embedding.tasks import FREQUENT
 from tests.conftest import Tenancy, TestDatabase
 
 ARCHIVE = "archive"

@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from app.access import AGENT_SCOPES, Principal
+from app.cursors import CursorSigner
 from app.db.database import Database
 from app.errors import Conflict
 from app.facts import entities, queries, reading, writing
@@ -32,10 +34,8 @@ from app.facts.schemas import (
     PredicatePatch,
 )
 from app.facts.vocabulary import predicates
-from app.web.auth import AGENT_SCOPES, Principal
-from app.web.cursors import CursorSigner
+from app.paging import Page
 from app.web.idempotency import Once
-from app.web.pages import Page
 from tests.conftest import TestDatabase
 from tests.facts.timeline_model import FOREVER, Belief, Model
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.cards.shared import built
 from tests.facts.shared import entity, error, fact
-from tests.recall.cards.shared import built
 from tests.recall.shared import LEXICAL, VECTOR, World, edge
 
 # One entity

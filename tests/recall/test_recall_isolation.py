@@ -7,9 +7,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.cards.shared import built
+from tests.erasure.shared import tombstone
 from tests.facts.shared import error
-from tests.history.shared import tombstone
-from tests.recall.cards.shared import built
 from tests.recall.shared import LEXICAL, VECTOR, World, edge
 
 QUERY = "Alice and her green tea"

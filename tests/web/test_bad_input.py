@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from app.access import Principal
+from app.cursors import CursorSigner
+from app.paging import Page
 from app.tenancy.schemas import RateLimits
-from app.web.auth import Principal
-from app.web.cursors import CursorSigner
-from app.web.pages import Page
 from tests.conftest import PLATFORM_KEY, Tenancy, TestDatabase
 from tests.service import RunningService
 

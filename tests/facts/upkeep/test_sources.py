@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.access import Principal
 from app.facts.upkeep import sources
 from app.jobs import queries
 from app.jobs.registry import Job
 from app.main import open_database
 from app.retrieval.trust import Authority, Identity, Record, TrustMode, judge_history, judge_source
-from app.web.auth import Principal
 from tests.conftest import Tenancy, TestDatabase
 from tests.facts.shared import error, fact, ids, listed, new, predicate, read, write
 from tests.facts.upkeep.shared import Superuser, finish_job
