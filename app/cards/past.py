@@ -13,9 +13,10 @@ from app.cards.schemas import CardList, CardRead, CardValue, ReplayedCard, Shown
 from app.cards.service import card_not_found
 from app.db.database import Database, Row
 from app.facts import entities
+from app.facts.as_of import look_back
 from app.facts.schemas import EntityBrief
-from app.facts.times import look_back, reader
 from app.paging import Page
+from app.read_context import reader
 from app.tenancy.schemas import Visibility
 
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 from app.cards import past, service
 from app.cards.schemas import CardList, CardRead
 from app.errors import BadRequest
-from app.facts.times import parse_as_of
+from app.facts.as_of import parse_as_of
 from app.inputs import parse_moment
 from app.paging import Page
 from app.tenancy.schemas import SYNONYMS, Visibility, VisibilityIn

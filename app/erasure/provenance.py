@@ -10,8 +10,9 @@ from app.erasure import queries
 from app.erasure.schemas import Provenance, ProvenanceEdge, ProvenanceNode
 from app.errors import BadRequest
 from app.facts import reading
+from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
-from app.facts.times import look_back, reader
+from app.read_context import reader
 
 MAX_DEPTH = 5
 MAX_ROWS = 1000

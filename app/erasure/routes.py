@@ -20,7 +20,7 @@ from app.erasure.schemas import (
     TombstoneRevoked,
 )
 from app.errors import BadRequest
-from app.facts.times import parse_as_of
+from app.facts.as_of import parse_as_of
 from app.inputs import parse_moment
 from app.paging import Page
 from app.tenancy.schemas import SYNONYMS, VisibilityIn

@@ -12,6 +12,7 @@ from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, NotFound
 from app.facts import queries
+from app.facts.as_of import HELD, hold_notices, look_back
 from app.facts.names import Name, as_id, entity_name, normalize_entity_name, plain_text
 from app.facts.schemas import (
     AliasCreate,
@@ -25,8 +26,8 @@ from app.facts.schemas import (
     EntityRead,
     TombstoneNotice,
 )
-from app.facts.times import HELD, hold_notices, look_back, reader
 from app.paging import Page
+from app.read_context import reader
 from app.web.idempotency import Answer, Once
 
 

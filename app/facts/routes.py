@@ -8,6 +8,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from app.errors import BadRequest
 from app.facts import entities, reading, writing
+from app.facts.as_of import parse_as_of
 from app.facts.names import predicate_name
 from app.facts.schemas import (
     AliasCreate,
@@ -38,7 +39,6 @@ from app.facts.schemas import (
     PredicateRead,
     Status,
 )
-from app.facts.times import parse_as_of
 from app.facts.vocabulary import predicates
 from app.inputs import parse_moment
 from app.paging import Page

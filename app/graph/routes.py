@@ -7,7 +7,7 @@ from litestar import Router, get
 from litestar.params import QueryParameter
 
 from app.errors import BadRequest
-from app.facts.times import parse_as_of
+from app.facts.as_of import parse_as_of
 from app.graph import walking
 from app.graph.schemas import Direction, NeighborList
 from app.graph.walking import Walk

@@ -12,12 +12,13 @@ from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest
 from app.facts import entities
+from app.facts.as_of import HELD, hold_notices, look_back
 from app.facts.names import as_id, entity_name, predicate_name
 from app.facts.schemas import EntityBrief, TombstoneNotice
-from app.facts.times import HELD, hold_notices, look_back, reader
 from app.graph import queries
 from app.graph.schemas import Direction, NeighborList, NeighborRead, PathStep
 from app.paging import Page
+from app.read_context import reader
 from app.tenancy.schemas import Visibility
 
 MAX_DEPTH = 3

@@ -8,7 +8,7 @@ from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from app.errors import BadRequest
-from app.facts.times import parse_as_of
+from app.facts.as_of import parse_as_of
 from app.objects import batches, relationships, service
 from app.objects.schemas import (
     GraphBatch,

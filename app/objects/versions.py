@@ -12,13 +12,14 @@ from app.access import Principal, new_id, require_project
 from app.audit import recording as audit
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound
-from app.facts.times import look_back, reader
+from app.facts.as_of import look_back
 from app.objects import queries
 from app.objects.diff import encode_canonical, is_elided, merge_patch, same, summarize
 from app.objects.drafts import require_shared
 from app.objects.json_pointer import escape, parse_pointer
 from app.objects.queries import Kind
 from app.paging import Page
+from app.read_context import reader
 from app.telemetry.metrics import CHANGE_PATHS, CHANGE_SUMMARY_BYTES, CHANGES_TRUNCATED
 
 IDS = ("branch_id", "canonical_id", "version_id", "src_id", "dst_id", "supersedes_id", "meant_id", "meant_branch")

@@ -13,7 +13,7 @@ import numpy as np
 
 from app.access import Principal, require_project
 from app.db.database import Database
-from app.facts.times import look_back
+from app.facts.as_of import look_back
 from app.recall import queries
 from app.recall.dependencies import listed, place
 from app.recall.request import Asked

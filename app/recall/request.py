@@ -8,8 +8,8 @@ from msgspec import UNSET, UnsetType
 
 from app.access import Principal
 from app.errors import BadRequest, Forbidden
+from app.facts.as_of import parse_as_of
 from app.facts.names import as_id, entity_name, predicate_name
-from app.facts.times import parse_as_of
 from app.inputs import as_utc
 from app.recall.schemas import MAX_BUDGET, MAX_DEPTH, RecallAsk, Weights
 from app.retrieval.trust import LOW_TRUST

@@ -14,8 +14,8 @@ from app.cards.building import count_tokens
 from app.cards.schemas import ShownCard
 from app.db.database import Database, Row
 from app.facts import reading
+from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
-from app.facts.times import look_back
 from app.recall import queries, traces
 from app.recall.candidates import Decided, Sought, find_believed
 from app.recall.dependencies import Cards, Means, QueryVector, listed, place

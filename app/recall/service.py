@@ -8,8 +8,8 @@ from app.access import Principal
 from app.cards import service as cards
 from app.db.database import Database
 from app.facts import entities
-from app.facts.times import reader
 from app.facts.vocabulary import predicates
+from app.read_context import reader
 from app.recall import queries
 from app.recall import request as asking
 from app.recall.candidates import (

@@ -14,7 +14,8 @@ from app.db.database import Database
 from app.db.scope import LEGAL_HOLD
 from app.errors import NotFound
 from app.facts import reading
-from app.facts.times import look_back, reader
+from app.facts.as_of import look_back
+from app.read_context import reader
 from app.recall import queries
 from app.recall.request import Asked
 from app.recall.schemas import (

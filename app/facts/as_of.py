@@ -1,24 +1,20 @@
 """Looking back: who may, how far, and what it takes to read what a legal hold hides."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import psycopg
 
 from app.access import Principal
 from app.audit import recording as audit
 from app.db.database import Database, Row
-from app.db.scope import LEGAL_HOLD
 from app.errors import BadRequest, Forbidden
 from app.facts import queries
 from app.facts.names import normalize_entity_name
 from app.facts.schemas import TombstoneNotice
 from app.inputs import parse_moment
 
-# Clocks of callers may be a little ahead of ours.
-FUTURE_TOLERANCE = timedelta(seconds=5)
 BELOW_FLOOR = "PA001"
 HELD = 2
 EVERYTHING = "*"
@@ -27,21 +23,6 @@ EVERYTHING = "*"
 def parse_as_of(text: str | None) -> datetime | None:
     """The time to look back to, from a query string."""
     return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
-
-
-def reader(who: Principal, as_of: datetime | None) -> Principal:
-    """The caller as they read at that time: administrators who look back also see what a legal hold hides."""
-    if as_of is None:
-        return who
-    if "history:as_of" not in who.scopes:
-        raise Forbidden(
-            "as_of: this key lacks the scope history:as_of.",
-            code="missing_scope",
-            details={"needs": ["history:as_of"]},
-        )
-    if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
-        raise BadRequest("as_of: lies in the future; what will be known then nobody knows.", code="as_of_future")
-    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
 
 
 async def look_back(db: Database, who: Principal, query: str, params: dict[str, Any]) -> list[Row]:
