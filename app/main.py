@@ -15,7 +15,6 @@ from litestar.handlers import HTTPRouteHandler
 from app.config import Settings, read_settings
 from app.db.catalogue import find_drift
 from app.db.database import Database
-from app.db.migrations import head_revision
 from app.db.schema import load_metadata
 from app.errors import AppError, ConfigError, StartupError
 from app.facts.names import normalize_entity_name
@@ -161,7 +160,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     accesses = AccessCounts(database)
     rerankers = Rerankers(settings)
     denied = frozenset(normalize_entity_name(name) for name in settings.legal_hold_denied)
-    readiness = ReadinessCheck(database, head=head_revision(), strict=settings.rls_policy_strict)
+    readiness = ReadinessCheck(database, strict=settings.rls_policy_strict)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None]:

@@ -90,7 +90,7 @@ def test_a_built_package_carries_its_migrations_and_pages(tmp_path: Path) -> Non
     )
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"app/_alembic/env.py", "app/_alembic/versions/0001_ground_floor.py", "app/web/reference.html"} <= names
+    assert {"app/_alembic/env.py", "app/_alembic/versions/0001_baseline.py", "app/web/reference.html"} <= names
 
 
 def test_the_top_level_is_as_agreed() -> None:

@@ -4,6 +4,7 @@ import importlib
 
 from sqlalchemy import MetaData
 
+from app.db import tables as tables
 from app.db.metadata import metadata
 
 # By name: the rooms stand above this package and must not be imported from it directly.

@@ -19,7 +19,6 @@ from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops
 
 from app.config import Settings
-from app.db.migrations import head_revision
 from app.errors import StartupError
 from app.jobs.worker import Worker
 from app.main import asgi, build_registry, check_policies, open_database
@@ -96,12 +95,9 @@ async def check_database(settings: Settings) -> None:
     db = open_database(settings)
     try:
         await db.open()
-        state = await ReadinessCheck(db, head=head_revision(), strict=False).run()
+        state = await ReadinessCheck(db, strict=False).run()
         if not state.migrations:
-            raise StartupError(
-                "\n".join(state.problems) + "\nRun palimpsest migrate with DATABASE_MIGRATION_URL set.",
-                code="not_migrated",
-            )
+            raise StartupError("\n".join(state.problems), code="not_migrated")
         await check_policies(db, strict=settings.rls_policy_strict)
         await check_active(db, settings)
     finally:

@@ -27,9 +27,6 @@ RESERVE_TOKENS = "SELECT * FROM reserve_tokens(%s, %s, %s, %s, %s, %s, %s, %s)"
 # One line of the audit log, in the transaction of the act.
 RECORD_EVENT = text("SELECT record_event(:type, :key, CAST(:details AS jsonb))")
 
-# Is there a database, at which migration?
-REVISION = "SELECT version_num FROM alembic_version"
-
 # The model that recall searches by.
 ACTIVE_MODEL = "SELECT m.provider, m.model, m.version, m.dimensions FROM embedding_models m WHERE m.active"
 
