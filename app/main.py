@@ -16,7 +16,6 @@ from app.config import Settings, read_settings
 from app.cursors import CursorSecret
 from app.db.catalogue import find_drift
 from app.db.database import Database
-from app.db.migrations import head_revision
 from app.db.schema import load_metadata
 from app.domains import modules_of
 from app.embeddings.embedders import Embedders
@@ -114,7 +113,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     values: dict[str, Any] = {
         "db": database,
         "cursors": cursors,
-        "readiness": ReadinessCheck(database, head=head_revision(), strict=settings.rls_policy_strict),
+        "readiness": ReadinessCheck(database, strict=settings.rls_policy_strict),
         "metrics_token": settings.metrics_token,
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
