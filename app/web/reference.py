@@ -23,6 +23,7 @@ from litestar.types import ControllerRouterHandler
 from litestar.types.internal_types import PathParameterDefinition
 
 from app import __version__
+from app.web.descriptions import FIELDS
 from app.web.envelope import ErrorEnvelope
 from app.web.examples import EXAMPLES
 
@@ -236,13 +237,25 @@ def _type_batches(document: dict[str, Any]) -> None:
 
 
 def _describe_schemas(document: dict[str, Any]) -> None:
-    """Puts what the code says of its structures and their fields into the reference; the framework reads types only."""
-    known = {kind.__name__: kind for kind in _structures(msgspec.Struct)}
+    """Put what the code says of its structures and their fields into the document; the framework reads types only."""
+    known = {name: kind for kind in _structures(msgspec.Struct) for name in _component_names(kind)}
     for name, schema in document["components"]["schemas"].items():
         kind = known.get(name)
         for parent in reversed(kind.__mro__ if kind else ()):
             if parent.__module__.startswith("app."):
                 _describe(schema, kind, *_texts(parent.__module__).get(parent.__name__, (None, {})))
+        for field, described in schema.get("properties", {}).items():
+            text = FIELDS.get(f"{name}.{field}") or FIELDS.get(field)
+            if text and "description" not in described:
+                described["description"] = text
+
+
+def _component_names(kind: type) -> Iterator[str]:
+    """Yield the names a structure may have in the document: its own, or a longer one where two share it."""
+    *packages, module = kind.__module__.split(".")
+    yield kind.__name__
+    yield f"{module}_{kind.__name__}"
+    yield f"{'.'.join(packages[-1:])}_{module}_{kind.__name__}"
 
 
 def _structures(kind: type) -> Iterator[type]:

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.web.descriptions import FIELDS
 from app.web.reference import OPERATION_IDS
 
 
@@ -124,3 +125,21 @@ def test_items_of_batches_are_typed(document: dict[str, Any]) -> None:
     assert schemas["GraphBatch"]["properties"]["objects"]["items"] == {"$ref": "#/components/schemas/BatchObject"}
     assert "ref" in schemas["BatchObject"]["properties"]
     assert "src_ref" in schemas["BatchRelationship"]["properties"]
+
+
+def test_every_field_is_described(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    bare = [
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, about in schema.get("properties", {}).items()
+        if not about.get("description")
+    ]
+    assert bare == []
+
+
+def test_every_shared_description_is_used(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    fields = {field for schema in schemas.values() for field in schema.get("properties", {})}
+    whole = {f"{name}.{field}" for name, schema in schemas.items() for field in schema.get("properties", {})}
+    assert [name for name in FIELDS if name not in fields | whole] == []
