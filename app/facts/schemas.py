@@ -341,3 +341,28 @@ class FactHistory(Read, frozen=True, kw_only=True):
     """Every change of its end, with the end before it."""
     retractions: list[RetractionRead]
     truncated: bool
+
+
+class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
+    hash: str
+    exists: bool
+    """false: it is not there, or not for the caller; both look alike."""
+    depth: int | UnsetType = UNSET
+    fact: FactRead | UnsetType = UNSET
+
+
+class ProvenanceEdge(Read, frozen=True, kw_only=True):
+    derived_fact_id: UUID
+    source_hash: str
+    kind: Literal["derived", "resolves"]
+
+
+class Provenance(Read, frozen=True, kw_only=True):
+    root_fact_id: UUID
+    depth_limit: int
+    nodes: list[ProvenanceNode]
+    edges: list[ProvenanceEdge]
+    truncated: bool
+    """There is more, further back or beside what is shown."""
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """Only when facts under a legal hold are among them."""
