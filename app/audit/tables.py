@@ -23,7 +23,7 @@ from app.db.rls import Rule
 
 _LIST_OF_EVENTS = ", ".join(f"'{name}'" for name in get_args(EventType))
 
-# Who did what: ids and counts, never content. Written by definer functions; numbered and chained when sealed.
+# Ids and counts, never content. Written by security definer functions; numbered and chained when sealed.
 audit_log = Table(
     "audit_log",
     metadata,
@@ -48,7 +48,7 @@ audit_log = Table(
     info={"rls": Rule.REACH, "grants": "SELECT"},
 )
 
-# The head of each tenant's chain: what the last sealed line must be.
+# The head of each tenant's chain: number and hash of the last sealed event.
 audit_chains = Table(
     "audit_chains",
     metadata,

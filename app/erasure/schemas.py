@@ -13,7 +13,7 @@ Grace = Annotated[int, Meta(ge=0, le=366 * 86_400)]
 
 
 class TombstoneCreate(Create, frozen=True, kw_only=True):
-    """What is to be forgotten: an entity, everywhere or in some scopes."""
+    """An entity to hide or erase, everywhere or in some scopes."""
 
     entity: str | UnsetType = UNSET
     """Name, alias, URI or id. `entity_uri` means the same."""
@@ -56,7 +56,7 @@ class TombstoneRead(Read, frozen=True, kw_only=True):
 
 
 class HiddenCount(Read, frozen=True, kw_only=True):
-    """How much a tombstone covers; an erasure destroys so much."""
+    """How many rows a tombstone hides; an erasure destroys them."""
 
     facts: int
     notes: int
@@ -84,7 +84,7 @@ class TombstoneRevoked(Read, frozen=True, kw_only=True):
 
 
 class Receipt(Read, frozen=True, kw_only=True):
-    """Proof that something was destroyed, and how much of it."""
+    """The signed proof of what an erasure destroyed."""
 
     receipt: dict[str, Any]
     """What was destroyed, where, when, and what the check found."""

@@ -29,11 +29,11 @@ from app.facts.columns import id_column, time_column
 
 _SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
 _OPEN = "valid_to IS NULL AND retracted_at IS NULL"
-# What a tombstone hides stands apart until it is restored, and then takes its place.
+# Hidden facts are left out of the unique indexes until they are restored.
 _LIVE = f"{_OPEN} AND suppression = 0"
 
 
-# Written by definer functions alone: they serialise the writers of a timeline and see what a policy hides.
+# Only security definer functions write it: they serialise the writers of a timeline and see hidden rows.
 graph_facts = Table(
     "graph_facts",
     metadata,
@@ -120,7 +120,7 @@ graph_facts = Table(
         *("tenant_id", "project_id", "object_entity_id", "valid_until"),
         postgresql_where=text("object_entity_id IS NOT NULL"),
     ),
-    # Only of those that end: with all the open ones in it the index would be small enough to be taken for anything.
+    # Without the open facts: with them the planner would prefer this index for other queries.
     Index(
         "graph_facts_valid_idx",
         *("tenant_id", "project_id", "valid_until"),
@@ -132,7 +132,7 @@ graph_facts = Table(
         *("tenant_id", "project_id", "predicate_id", "created_at", "fact_id"),
         postgresql_where=text(_OPEN),
     ),
-    # What changed since a time: the past is the present without it.
+    # For reads at a past time: what was closed or retracted since.
     Index(
         "graph_facts_closed_idx",
         *("tenant_id", "project_id", "closed_at"),
@@ -143,12 +143,12 @@ graph_facts = Table(
         *("tenant_id", "project_id", "retracted_at"),
         postgresql_where=text("retracted_at IS NOT NULL"),
     ),
-    # Each term behind a mark of its tenant and project: see lexical_keys.
+    # Each term is prefixed with its tenant and project: see lexical_keys.
     Index(
         "graph_facts_terms_idx",
         text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
-        # What one tenant loads in bulk must not lie in the way of what others look for.
+        # A pending list filled by one tenant's bulk load would slow down the searches of others.
         postgresql_with={"fastupdate": "off"},
     ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
@@ -272,7 +272,7 @@ fact_confidences = _log(
     Index("fact_confidences_fact_idx", "tenant_id", "fact_id", "recorded_at"),
 )
 
-# Which facts name an entity in their value, found out for a tombstone and gone with it.
+# Facts that name an entity in their value; rows exist only while a tombstone covers the entity.
 graph_fact_mentions = _log(
     "graph_fact_mentions",
     id_column("fact_id"),

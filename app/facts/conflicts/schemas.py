@@ -36,7 +36,7 @@ class ConflictList(Read, frozen=True, kw_only=True):
 
 
 class ConflictResolve(Create, frozen=True, kw_only=True):
-    """Which of the two holds, or what holds instead of both."""
+    """The resolution of a conflict: one of the two facts, or a new value instead of both."""
 
     winner: UUID | None = None
     """One of the two facts."""

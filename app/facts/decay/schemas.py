@@ -16,7 +16,7 @@ RelationName = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class DecayPolicyCreate(Create, frozen=True, kw_only=True):
-    """What time does to facts: retract after `ttl_s`, or halve their confidence every `half_life_s`."""
+    """A policy for ageing facts: retract them after `ttl_s`, or halve their confidence every `half_life_s`."""
 
     relation: RelationName = "*"
     """A predicate's name, or * for all."""

@@ -67,7 +67,7 @@ graph_predicate_aliases = Table(
     info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
 )
 
-# The vocabulary of the whole installation; a tenant gets its own copy of a row when it first uses it.
+# Predicates of the whole installation; a tenant gets its own copy of a row when it first uses it.
 global_predicates = Table(
     "global_predicates",
     metadata,

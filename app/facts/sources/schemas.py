@@ -14,7 +14,7 @@ SourceName = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
 class SourcePut(Create, frozen=True, kw_only=True):
-    """What is known of a source; facts name it in `source`."""
+    """A source as facts name it in `source`, with its identity and authority."""
 
     source: SourceName
     identity: Identity = "syntactic"

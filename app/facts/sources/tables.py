@@ -16,7 +16,7 @@ from sqlalchemy import (
 from app.db.metadata import metadata
 from app.db.rls import Rule
 
-# What is known of those who say things; facts name them in `source`.
+# Registered sources, which facts name in `source`.
 sources = Table(
     "sources",
     metadata,
