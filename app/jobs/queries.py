@@ -8,17 +8,17 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from app.db.database import Session
+from app.db.scope import ScopedFunction
 from app.errors import Conflict
 from app.jobs.tables import jobs
-from app.web.queries import hot_query
 
 COLUMNS = (
     "job_id", "project_id", "kind", "status", "priority", "attempts", "max_attempts", "created_by", "last_error",
     "created_at", "available_at", "started_at", "finished_at", "result",
 )  # fmt: skip
 
-# Read one job: authenticates, sets the scope and answers in one call.
-READ_JOB = hot_query("read_job", arguments=1, columns=", ".join(f"r.{name}" for name in COLUMNS))
+# Read one job in the caller's scope.
+READ_JOB = ScopedFunction(name="read_job", arguments=1, columns=COLUMNS)
 
 # Lease due jobs, fairly between tenants.
 LEASE = "SELECT * FROM lease_jobs(%s, %s, %s, make_interval(secs => %s), %s)"

@@ -49,7 +49,7 @@ async def get_job(
 ) -> JobRead:
     """One job: whether it waits, runs, or how it ended. One round trip to the database, authentication included."""
     hot = hot_path(request)
-    who, job = await service.read_job(hot.authenticator, hot.credentials, job_id=job_id)
+    who, job = await service.read_job(hot.call, job_id=job_id)
     await admit(request, READ_HOT, who, hot.limiter)
     _bounded(who)
     if job is None:

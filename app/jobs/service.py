@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from app.access import Principal
+from app.access import AuthenticatedCall, Principal
 from app.db.database import Database, Row
 from app.errors import Conflict, Forbidden, NotFound
 from app.jobs import queries
 from app.jobs.schemas import JobList, JobRead
 from app.paging import Page
-from app.web.auth import Authenticator, Credentials
 
 # How often somebody who waits has a look.
 FIRST_LOOK_SECONDS = 0.03
@@ -29,11 +28,9 @@ def present(who: Principal, row: Row) -> JobRead:
     return JobRead(**shown)
 
 
-async def read_job(
-    authenticator: Authenticator, credentials: Credentials, *, job_id: UUID
-) -> tuple[Principal, JobRead | None]:
-    """Who asks, and the job if they can see it: authentication, scope and answer in one round trip."""
-    who, rows = await authenticator.hot(queries.READ_JOB, credentials, job_id)
+async def read_job(call: AuthenticatedCall, *, job_id: UUID) -> tuple[Principal, JobRead | None]:
+    """Authenticate the caller and return them with the job, or None when they cannot see it, in one round trip."""
+    who, rows = await call(queries.READ_JOB, job_id)
     found = bool(rows) and rows[0]["job_id"] is not None
     return who, present(who, rows[0]) if found else None
 

@@ -18,23 +18,16 @@ from app.db.database import Database
 from app.errors import Unavailable
 from app.jobs import queries
 from app.jobs.registry import Job, LeaseLost, PermanentFailure, Postponed, Registry, error_text
+from app.jobs.schedule import SCHEDULE
 from app.telemetry.logs import describe_failure
 from app.telemetry.metrics import JOB_SECONDS, JOB_WAIT_SECONDS, JOBS
 from app.telemetry.traces import span
-from app.web.upkeep import idle_slot
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 LEASE_AT_ONCE = 10
 LEASE_TOGETHER = 5
 GATHER_SECONDS = 0.015
-SCHEDULE_SECONDS = 60.0
-# Lines of the audit log are sealed within five seconds.
-SEAL_SECONDS = 1.5
-EMBED_SECONDS = 1.0
-DECAY_EVERY = timedelta(hours=1)
-RECONCILE_EVERY = timedelta(days=1)
-RETAIN_EVERY = timedelta(hours=6)
 OUTAGE_PAUSE = 1.0
 MOST_PATIENCE_SECONDS = 300.0
 
@@ -65,9 +58,7 @@ class Worker:
             asyncio.create_task(self._db.wakeups.listen(self._wake.set)),
             asyncio.create_task(self._every(self._settings.lease_seconds / 3, self._renew)),
             asyncio.create_task(self._every(max(0.5, min(5.0, self._settings.lease_seconds / 2)), self._reap)),
-            asyncio.create_task(self._every(SCHEDULE_SECONDS, self._schedule)),
-            asyncio.create_task(self._every(SEAL_SECONDS, self._schedule_seals)),
-            asyncio.create_task(self._every(EMBED_SECONDS, self._schedule_embeddings)),
+            *(asyncio.create_task(self._every(seconds, self._scheduling(enqueue))) for seconds, enqueue in SCHEDULE),
         ]
         try:
             while not self._stopping.is_set():
@@ -196,26 +187,12 @@ class Worker:
             log.warning("lease_expired", job_id=str(row["job_id"]), status=row["status"])
             self._wake.set()
 
-    async def _schedule(self) -> None:
-        now = datetime.now(UTC)
-        if await self._db.call(queries.SCHEDULE_MAINTENANCE, (idle_slot(now),)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_DECAY, (now - DECAY_EVERY,)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_RECONCILIATIONS, (now - RECONCILE_EVERY,)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_RETENTION, (now - RETAIN_EVERY,)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_CYCLES):
-            self._wake.set()
+    def _scheduling(self, enqueue: Callable[[Database], Awaitable[bool]]) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            if await enqueue(self._db):
+                self._wake.set()
 
-    async def _schedule_seals(self) -> None:
-        if await self._db.call(queries.SCHEDULE_SEALS):
-            self._wake.set()
-
-    async def _schedule_embeddings(self) -> None:
-        if await self._db.call(queries.SCHEDULE_EMBEDDINGS):
-            self._wake.set()
+        return run
 
     async def _drain(self) -> None:
         if not self._running:

@@ -9,6 +9,7 @@ import msgspec
 from app.access import Principal, new_id, require_project
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
@@ -23,7 +24,6 @@ from app.tenancy.schemas import (
     MemberRead,
     MemberSet,
 )
-from app.web.idempotency import Answer, Once
 
 
 def _present(row: Row) -> GardenRead:
@@ -31,27 +31,23 @@ def _present(row: Row) -> GardenRead:
     return GardenRead(**shown)
 
 
-async def create_garden(db: Database, who: Principal, *, data: GardenCreate, once: Once) -> Answer:
-    """Makes a garden; its creator is its first admin."""
-    project_id = require_project(who)
+async def create_garden(session: Session, who: Principal, *, data: GardenCreate) -> Outcome[GardenCreated]:
+    """Create a garden whose first admin is the caller, or raise Conflict when its slug is taken."""
     now = datetime.now(UTC)
-    place = {"tenant_id": who.tenant_id, "project_id": project_id, "garden_id": new_id()}
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        row = {
-            **place,
-            "slug": data.slug,
-            "name": data.name or data.slug,
-            "scope": SYNONYMS.get(data.scope, data.scope),
-            "description": data.description,
-            "created_by": who.agent_id,
-            "created_at": now,
-        }
-        garden = await queries.insert_garden(step.session, row=row)
-        member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
-        await queries.upsert_member(step.session, row=member)
-        return await step.answer(201, GardenCreated(garden=_present(garden), created=True))
+    place = {"tenant_id": who.tenant_id, "project_id": require_project(who), "garden_id": new_id()}
+    row = {
+        **place,
+        "slug": data.slug,
+        "name": data.name or data.slug,
+        "scope": SYNONYMS.get(data.scope, data.scope),
+        "description": data.description,
+        "created_by": who.agent_id,
+        "created_at": now,
+    }
+    garden = await queries.insert_garden(session, row=row)
+    member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
+    await queries.upsert_member(session, row=member)
+    return Outcome(GardenCreated(garden=_present(garden), created=True))
 
 
 async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenList:
@@ -103,7 +99,7 @@ async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: P
 
 async def put_member(
     db: Database, who: Principal, *, garden_id: UUID, agent_id: str, data: MemberPut
-) -> tuple[bool, MemberSet]:
+) -> Outcome[MemberSet]:
     """Adds a member or changes their role; the last admin stays one."""
     async with db.tenant(who) as session:
         _, role = await _garden_and_role(session, who, garden_id, lock=True)
@@ -114,7 +110,7 @@ async def put_member(
             await _require_another_admin(session, who, garden_id)
         added = {"project_id": who.project_id, "added_by": who.agent_id, "added_at": datetime.now(UTC)}
         row = await queries.upsert_member(session, row={**place, **added, "role": data.role})
-        return before is None, MemberSet(member=MemberRead(**row), created=before is None)
+        return Outcome(MemberSet(member=MemberRead(**row), created=before is None), created=before is None)
 
 
 async def remove_member(db: Database, who: Principal, *, garden_id: UUID, agent_id: str) -> None:

@@ -11,18 +11,17 @@ import psycopg
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.access import AGENT_SCOPES, SCOPES, Principal, format_key, hash_secret, new_id, new_secret
+from app.access import AGENT_SCOPES, SCOPES, Principal, Work, format_key, hash_secret, new_id, new_secret
 from app.audit import recording as audit
-from app.db.database import Database, Row
+from app.db.database import Database, Row, Session
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from app.inputs import as_utc
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotate, RateLimits, Whoami
 from app.tenancy.tenants import acting_scope
-from app.web.auth import Work
-from app.web.idempotency import Answer, Once
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -43,22 +42,17 @@ def whoami(who: Principal) -> Whoami:
 
 
 async def create_key(
-    db: Database, who: Principal, *, data: KeyCreate, once: Once, limits: dict[Work, int] | None = None
-) -> Answer:
-    """Issues a key; the answer is the only place where its secret appears. `limits` are those of the deployment."""
-    scope = acting_scope(who, data.tenant_id)
+    session: Session, who: Principal, *, data: KeyCreate, limits: dict[Work, int] | None = None
+) -> Outcome[KeyIssued]:
+    """Issue a key and return it with its secret, which is stored nowhere; `limits` are those of the deployment."""
     if who.kind != "platform":
         _refuse_higher_limits(data.rate_limits, limits or {})
-    row = _new_row(who, data, scope.tenant_id)
+    row = _new_row(who, data, acting_scope(who, data.tenant_id).tenant_id)
     secret = new_secret()
-    # Sealed: a stored answer must not keep the secret readable in the database.
-    async with once.tenant(db, scope, sealed=True) as step:
-        if step.stored:
-            return step.stored
-        await queries.insert_key(step.session, row={**row, "secret_hash": hash_secret(secret)})
-        details = {"issued": row["key_id"], "kind": row["kind"], "project_id": row["project_id"]}
-        await audit.record(step.session, "key_issue", key_id=who.key_id, **details)
-        return await step.answer(201, _issued(row, scope.tenant_id, secret))
+    await queries.insert_key(session, row={**row, "secret_hash": hash_secret(secret)})
+    details = {"issued": row["key_id"], "kind": row["kind"], "project_id": row["project_id"]}
+    await audit.record(session, "key_issue", key_id=who.key_id, **details)
+    return Outcome(_issued(row, row["tenant_id"], secret))
 
 
 def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
@@ -162,33 +156,29 @@ async def revoke_key(db: Database, who: Principal, *, tenant_id: str | None, key
 
 
 async def rotate_key(
-    db: Database, who: Principal, *, tenant_id: str | None, key_id: UUID, data: KeyRotate, once: Once
-) -> Answer:
-    """Gives a key a new secret; the old one works on for the grace period, by default not at all."""
-    scope = acting_scope(who, tenant_id)
+    session: Session, who: Principal, *, tenant_id: str | None, key_id: UUID, data: KeyRotate
+) -> Outcome[KeyIssued]:
+    """Give a key a new secret; the old one is refused at once, or after the grace period."""
+    address = {"tenant_id": acting_scope(who, tenant_id).tenant_id, "key_id": str(key_id)}
     secret = new_secret()
-    async with once.tenant(db, scope, sealed=True) as step:
-        if step.stored:
-            return step.stored
-        found = await queries.lock_key(step.session, tenant_id=scope.tenant_id, key_id=str(key_id))
-        if found is None:
-            raise _key_not_found()
-        if found["revoked_at"] is not None:
-            raise Conflict("A revoked key cannot be rotated; create a new one.", code="key_revoked")
-        _refuse_escalation(who, found["scopes"])
-        now = datetime.now(UTC)
-        await queries.update_key(
-            step.session,
-            tenant_id=scope.tenant_id,
-            key_id=str(key_id),
-            secret_hash=hash_secret(secret),
-            previous_hash=found["secret_hash"] if data.grace_seconds else None,
-            previous_until=now + timedelta(seconds=data.grace_seconds) if data.grace_seconds else None,
-            rotated_at=now,
-        )
-        details = {"rotated": str(key_id), "grace_seconds": data.grace_seconds}
-        await audit.record(step.session, "key_rotation", key_id=who.key_id, **details)
-        return await step.answer(200, _issued(found, scope.tenant_id, secret))
+    found = await queries.lock_key(session, **address)
+    if found is None:
+        raise _key_not_found()
+    if found["revoked_at"] is not None:
+        raise Conflict("A revoked key cannot be rotated; create a new one.", code="key_revoked")
+    _refuse_escalation(who, found["scopes"])
+    now = datetime.now(UTC)
+    await queries.update_key(
+        session,
+        **address,
+        secret_hash=hash_secret(secret),
+        previous_hash=found["secret_hash"] if data.grace_seconds else None,
+        previous_until=now + timedelta(seconds=data.grace_seconds) if data.grace_seconds else None,
+        rotated_at=now,
+    )
+    details = {"rotated": str(key_id), "grace_seconds": data.grace_seconds}
+    await audit.record(session, "key_rotation", key_id=who.key_id, **details)
+    return Outcome(_issued(found, address["tenant_id"], secret), created=False)
 
 
 async def replace_platform_key(owner: Database) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """HTTP of the room tenancy: administration, whoami, gardens."""
 
+from collections.abc import Awaitable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -7,7 +8,11 @@ from litestar import Response, Router, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
+from app.access import Work
+from app.db.database import Session
+from app.db.scope import Scope
 from app.errors import BadRequest
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import gardens, keys, settings, tenants
 from app.tenancy.schemas import (
@@ -35,7 +40,9 @@ from app.tenancy.schemas import (
     is_agent_id,
 )
 from app.tenancy.settings import PipelineSettings
-from app.web.auth import Access, Work
+from app.tenancy.tenants import acting_scope
+from app.web.auth import Access
+from app.web.idempotency import encode_outcome
 from app.web.reference import also
 from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
@@ -70,9 +77,12 @@ async def whoami(who: Who) -> Whoami:
     tags=["administration"],
     responses=also(200, TenantCreated, "It was there already."),
 )
-async def create_tenant(db: Db, idempotent: Idempotent, data: JSONBody[TenantCreate]) -> Response[TenantCreated]:
+async def create_tenant(
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[TenantCreate]
+) -> Response[TenantCreated]:
     """Platform key only. 201 when it was made, 200 when it was there already."""
-    return respond(await tenants.create_tenant(db, data=data, once=idempotent))
+    scope = Scope(tenant_id=data.tenant_id)
+    return respond(await idempotent.run(db, scope, lambda session: tenants.create_tenant(session, who, data=data)))
 
 
 @get("/admin/tenants", opt={"access": PLATFORM}, summary="List tenants", tags=["administration"])
@@ -92,7 +102,8 @@ async def create_project(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ProjectCreate]
 ) -> Response[ProjectCreated]:
     """201 when it was made, 200 when it was there already. An admin key bound to a project can make no other."""
-    return respond(await tenants.create_project(db, who, data=data, once=idempotent))
+    scope = acting_scope(who, data.tenant_id)
+    return respond(await idempotent.run(db, scope, lambda session: tenants.create_project(session, who, data=data)))
 
 
 @get("/admin/projects", opt={"access": ADMIN}, summary="List projects", tags=["administration"])
@@ -130,7 +141,12 @@ async def create_key(
     db: Db, who: Who, idempotent: Idempotent, limits: Limits, data: JSONBody[KeyCreate]
 ) -> Response[KeyIssued]:
     """The answer shows the key whole, this once. A key grants no scope it lacks, and no more than the usual rates."""
-    return respond(await keys.create_key(db, who, data=data, once=idempotent, limits=limits))
+    scope = acting_scope(who, data.tenant_id)
+
+    def create(session: Session) -> Awaitable[Outcome[KeyIssued]]:
+        return keys.create_key(session, who, data=data, limits=limits)
+
+    return respond(await idempotent.run(db, scope, create, sealed=True))
 
 
 @get("/admin/keys", opt={"access": ADMIN}, summary="List keys", tags=["administration"])
@@ -165,7 +181,12 @@ async def rotate_key(
 ) -> Response[KeyIssued]:
     """A new secret for the same key. The old one stops at once, or after `grace_seconds`."""
     change = data or KeyRotate()
-    return respond(await keys.rotate_key(db, who, tenant_id=tenant_id, key_id=key_id, data=change, once=idempotent))
+    scope = acting_scope(who, tenant_id)
+
+    def rotate(session: Session) -> Awaitable[Outcome[KeyIssued]]:
+        return keys.rotate_key(session, who, tenant_id=tenant_id, key_id=key_id, data=change)
+
+    return respond(await idempotent.run(db, scope, rotate, sealed=True))
 
 
 @post("/gardens", opt={"access": WRITE}, summary="Make a garden", tags=["gardens"])
@@ -173,7 +194,7 @@ async def create_garden(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[GardenCreate]
 ) -> Response[GardenCreated]:
     """The creator becomes its first admin. The scope cannot be changed later."""
-    return respond(await gardens.create_garden(db, who, data=data, once=idempotent))
+    return respond(await idempotent.run(db, who, lambda session: gardens.create_garden(session, who, data=data)))
 
 
 @get("/gardens", opt={"access": READ}, summary="List gardens", tags=["gardens"])
@@ -214,8 +235,8 @@ async def put_member(
     db: Db, who: Who, garden_id: FromPath[UUID], agent: FromPath[str], data: JSONBody[MemberPut]
 ) -> Response[MemberSet]:
     """201 when they are new, 200 when their role changed. The last admin cannot be demoted (403)."""
-    created, member = await gardens.put_member(db, who, garden_id=garden_id, agent_id=_agent(agent), data=data)
-    return Response(member, status_code=201 if created else 200)
+    outcome = await gardens.put_member(db, who, garden_id=garden_id, agent_id=_agent(agent), data=data)
+    return respond(encode_outcome(outcome))
 
 
 @delete(

@@ -6,18 +6,18 @@ path the same call also answers the question.
 
 import hmac
 import re
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from app.access import PLATFORM_KEY_ID, Kind, Principal, hash_secret, require_project
-from app.db.database import Database
+from app.access import PLATFORM_KEY_ID, Kind, Principal, Work, hash_secret, require_project
+from app.db.database import Database, Row
+from app.db.scope import ScopedFunction
 from app.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from app.web import queries
 
 PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
-Work = Literal["read", "write", "admin", "expand"]
 
 KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
 _NO_LIMITS: dict[str, int] = {}
@@ -102,15 +102,15 @@ class Authenticator:
         (row,) = await self._db.call(queries.AUTHENTICATE, credentials.arguments())
         return principal_from(row, credentials)
 
-    async def hot(
-        self, query: str, credentials: Credentials, *arguments: Any
-    ) -> tuple[Principal, list[dict[str, Any]]]:
-        """Authenticates and answers in one round trip; `query` comes from `hot_query`."""
+    async def call(
+        self, function: ScopedFunction, credentials: Credentials, *arguments: Any
+    ) -> tuple[Principal, list[Row]]:
+        """Authenticate and call a function in the caller's scope, in one round trip; the platform key gets no rows."""
         if (platform := self.platform(credentials)) is not None:
             return platform, []
         if credentials.key_id == PLATFORM_KEY_ID:
             raise _unknown_key()
-        rows = await self._db.call(query, (*credentials.arguments(), *arguments))
+        rows = await self._db.call(queries.authenticated_call(function), (*credentials.arguments(), *arguments))
         return principal_from(rows[0], credentials), rows
 
 

@@ -1,16 +1,18 @@
 """All SQL of the HTTP edge: key lookup, rate blocks, stored answers, readiness."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import psycopg
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from app.db.database import Session
+from app.db.scope import ScopedFunction
 from app.errors import Conflict
-from app.web.tables import idempotency_keys, rate_windows
+from app.web.tables import idempotency_keys
 
 _WHO = (
     "a.outcome AS who_outcome, a.tenant_id AS who_tenant, a.project_id AS who_project, "
@@ -47,13 +49,15 @@ _WAIT_AS_USUAL = text("SET LOCAL lock_timeout = 0")
 _REACH = "CASE WHEN a.kind = 'admin' AND a.key_project IS NULL THEN 'cross_project' ELSE '' END"
 
 
-def hot_query(function: str, *, arguments: int, columns: str) -> str:
-    """One statement that authenticates, sets the scope and answers: for a function whose first five are the scope."""
-    placeholders = ", ".join(["%s"] * arguments)
+@cache
+def authenticated_call(function: ScopedFunction) -> str:
+    """Return one statement that authenticates the caller and calls the function in their scope."""
+    columns = ", ".join(f"r.{name}" for name in function.columns)
+    placeholders = ", ".join(["%s"] * function.arguments)
     return (
         f"SELECT {_WHO}, {columns} FROM authenticate(%s, %s, %s) a "  # noqa: S608
-        f"LEFT JOIN LATERAL {function}(a.tenant_id, a.project_id, a.agent_id, a.gardens, {_REACH}, {placeholders}) r "
-        "ON a.outcome = 'ok'"
+        f"LEFT JOIN LATERAL {function.name}(a.tenant_id, a.project_id, a.agent_id, a.gardens, {_REACH}, "
+        f"{placeholders}) r ON a.outcome = 'ok'"
     )
 
 
@@ -105,18 +109,3 @@ async def store_answer(session: Session, *, address: dict[str, Any], status: int
 
 def _at(address: dict[str, Any]) -> list[Any]:
     return [idempotency_keys.c[name] == value for name, value in address.items()]
-
-
-async def delete_expired_answers(session: Session, *, tenant_id: str, now: datetime) -> int:
-    """Removes stored answers past their day."""
-    c = idempotency_keys.c
-    return (
-        await session.execute(delete(idempotency_keys).where(c.tenant_id == tenant_id, c.expires_at <= now))
-    ).rowcount
-
-
-async def delete_idle_windows(session: Session, *, tenant_id: str, before_slot: int) -> int:
-    """Removes rate windows nobody has drawn from for long."""
-    c = rate_windows.c
-    newest = func.coalesce(c.slots[func.cardinality(c.slots)], 0)
-    return (await session.execute(delete(rate_windows).where(c.tenant_id == tenant_id, newest < before_slot))).rowcount

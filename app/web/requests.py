@@ -12,10 +12,11 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import HeaderParameter, QueryParameter, SkipValidation
 
 from app.access import Principal
-from app.cursors import MAX_LENGTH, CursorSigner
-from app.db.database import Database
+from app.db.database import Database, Row
+from app.db.scope import ScopedFunction
 from app.errors import BadRequest
 from app.inputs import invalid_body
+from app.paging import MAX_CURSOR_LENGTH, CursorSigner
 from app.web.auth import Access, Authenticator, Credentials, check_access, parse_credentials
 from app.web.idempotency import EncodedResponse, IdempotentRequest, hash_request
 from app.web.rate_limits import RateLimiter
@@ -102,15 +103,19 @@ IdempotencyHeader = Annotated[
 
 
 class HotPath(msgspec.Struct, frozen=True):
-    """What a hot handler needs; taken from the request, since injecting it would cost as much as the query."""
+    """What a handler needs whose own call authenticates; read from the request, since injection costs as much."""
 
     authenticator: Authenticator
     limiter: RateLimiter
     credentials: Credentials
 
+    async def call(self, function: ScopedFunction, *arguments: Any) -> tuple[Principal, list[Row]]:
+        """Authenticate the request and call a function in the caller's scope, in one round trip."""
+        return await self.authenticator.call(function, self.credentials, *arguments)
+
 
 def hot_path(request: ApiRequest) -> HotPath:
-    """The means of a handler whose own call authenticates."""
+    """Return the hot path of a request."""
     state = request.app.state
     return HotPath(state["authenticator"], state["limiter"], request.scope["state"]["credentials"])
 
@@ -162,5 +167,5 @@ AsOf = Annotated[
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at the most.")]
 Cursor = Annotated[
     str | None,
-    QueryParameter(max_length=MAX_LENGTH, description="`next_cursor` of the page before; good for 300 seconds."),
+    QueryParameter(max_length=MAX_CURSOR_LENGTH, description="`next_cursor` of the page before; good for 300 seconds."),
 ]

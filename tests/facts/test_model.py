@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from app.access import AGENT_SCOPES, Principal
-from app.cursors import CursorSigner
 from app.db.database import Database
 from app.errors import Conflict
 from app.facts import entities, queries, reading, writing
@@ -34,7 +33,7 @@ from app.facts.schemas import (
     PredicatePatch,
 )
 from app.facts.vocabulary import predicates
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.web.idempotency import Once
 from tests.conftest import TestDatabase
 from tests.facts.timeline_model import FOREVER, Belief, Model
