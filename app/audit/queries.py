@@ -2,8 +2,8 @@
 
 from sqlalchemy import text
 
-# Write one line of the audit log, in the transaction of the act.
+# Append one line to the audit log, in the transaction of the action.
 RECORD_EVENT = text("SELECT record_event(:type, :key, CAST(:details AS jsonb))")
 
-# Numbers and chains lines of the audit log.
+# Number and chain lines of the audit log.
 SEAL_AUDIT = text("SELECT * FROM seal_audit(:limit)")

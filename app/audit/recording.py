@@ -1,4 +1,4 @@
-"""The audit log as rooms write it: one line for an act, in the transaction of the act, with ids and never content."""
+"""Writing to the audit log: one line per action, in its transaction, with ids and never content."""
 
 from typing import Any, Literal
 
@@ -15,6 +15,6 @@ EventType = Literal[
 
 
 async def record(session: Session, event: EventType, *, key_id: str, **details: Any) -> None:
-    """Writes one line about the tenant and project of the session's scope."""
+    """Append one line to the audit log of the session's tenant and project."""
     encoded = msgspec.json.encode(details).decode()
     await session.execute(queries.RECORD_EVENT, {"type": event, "key": key_id, "details": encoded})

@@ -1,4 +1,4 @@
-"""The worker loop: lease, run, heartbeat, end. A worker killed at any line loses nothing and doubles nothing."""
+"""The worker loop: lease, run, renew and finish jobs, so that a killed worker neither loses nor repeats an effect."""
 
 import asyncio
 import os
@@ -25,15 +25,15 @@ from app.telemetry.traces import span
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-LEASE_AT_ONCE = 10
-LEASE_TOGETHER = 5
+MAX_LEASES_PER_CALL = 10
+MIN_FREE_SLOTS = 5
 GATHER_SECONDS = 0.015
 OUTAGE_PAUSE = 1.0
-MOST_PATIENCE_SECONDS = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 
 
 class Worker:
-    """One process's share of the queue."""
+    """Runs jobs concurrently in one process."""
 
     def __init__(self, db: Database, registry: Registry, settings: Settings) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -47,14 +47,14 @@ class Worker:
         self._last_tenant = ""
 
     def stop(self) -> None:
-        """Leases no more; `run` returns once what runs has ended, or the drain time is over."""
+        """Stop leasing; `run` returns once running jobs have ended or the drain time is over."""
         self._stopping.set()
         self._wake.set()
 
     async def run(self) -> None:
-        """Works until stopped."""
+        """Run jobs until stopped."""
         log.info("worker_started", worker=self.name, kinds=self._registry.kinds)
-        helpers = [
+        background = [
             asyncio.create_task(self._db.wakeups.listen(self._wake.set)),
             asyncio.create_task(self._every(self._settings.lease_seconds / 3, self._renew)),
             asyncio.create_task(self._every(max(0.5, min(5.0, self._settings.lease_seconds / 2)), self._reap)),
@@ -62,29 +62,29 @@ class Worker:
         ]
         try:
             while not self._stopping.is_set():
-                await self._turn()
+                await self._lease_and_wait()
             await self._drain()
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
             log.info("worker_stopped", worker=self.name)
 
-    async def _turn(self) -> None:
+    async def _lease_and_wait(self) -> None:
         self._wake.clear()
-        if 0 < self._settings.worker_concurrency - len(self._running) < min(LEASE_TOGETHER, len(self._running)):
-            # At work: another moment, and more of them end, whose successors can be had in one call.
+        if 0 < self._settings.worker_concurrency - len(self._running) < min(MIN_FREE_SLOTS, len(self._running)):
+            # Wait a moment for more jobs to end, so that one call leases the successors of all of them.
             await asyncio.sleep(GATHER_SECONDS)
         free = self._settings.worker_concurrency - len(self._running)
         leased = 0
         if free > 0:
             try:
-                leased = await self._lease(min(free, LEASE_AT_ONCE))
+                leased = await self._lease(min(free, MAX_LEASES_PER_CALL))
             except (psycopg.Error, Unavailable) as problem:
                 log.warning("lease_failed", error=type(problem).__name__)
                 await self._pause(OUTAGE_PAUSE)
                 return
-        # A full lease means there is more; otherwise sleep until woken, a job ends, or it is time to look again.
+        # Something leased means there may be more; otherwise sleep until woken, a job ends, or the next poll.
         if leased == 0 or len(self._running) >= self._settings.worker_concurrency:
             await self._pause(self._settings.poll_seconds)
 
@@ -93,7 +93,7 @@ class Worker:
             await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _lease(self, limit: int) -> int:
-        # A new owner for every lease: an attempt that was given up can never pass for the one that followed it.
+        # A new owner for every lease, so that an abandoned attempt is never taken for its successor.
         self._leases += 1
         owner = f"{self.name}:{self._leases}"
         arguments = (owner, self._registry.kinds, limit, self._settings.lease_seconds, self._last_tenant)
@@ -112,8 +112,8 @@ class Worker:
             JOB_WAIT_SECONDS.labels(job.kind).observe(max(0.0, job.waited))
             with span("job", kind=job.kind):
                 outcome = await self._run_handler(job)
-        except Exception as problem:  # noqa: BLE001 - whatever it was, the others go on
-            # The end could not be recorded: nobody renews the lease, it runs out, and somebody takes the job again.
+        except Exception as problem:  # noqa: BLE001 - other jobs must go on
+            # The end could not be recorded: the lease expires and the job is leased again.
             log.warning("job_end_lost", job_id=job.job_id, kind=job.kind, error=type(problem).__name__)
             outcome = "lost"
         finally:
@@ -132,7 +132,7 @@ class Worker:
             return "lease_lost"
         except asyncio.CancelledError:
             if self._stopping.is_set():
-                # Drained away: give it back as if it had never been leased.
+                # Draining took too long: return the job as if it had never been leased.
                 await asyncio.shield(job.finish("pending", available_at=datetime.now(UTC)))
                 return "returned"
             return "lease_lost"
@@ -142,7 +142,7 @@ class Worker:
         except PermanentFailure as problem:
             await job.finish("failed", error=str(problem))
             return "failed"
-        except Exception as problem:  # noqa: BLE001 - the one place that must survive whatever a handler raises
+        except Exception as problem:  # noqa: BLE001 - a handler may raise anything
             return await self._failed(job, problem)
 
     async def _failed(self, job: Job, problem: Exception) -> str:
@@ -151,8 +151,8 @@ class Worker:
         if job.attempt >= job.max_attempts:
             await job.finish("dead", error=error)
             return "dead"
-        asked_for = getattr(problem, "retry_after", None) or 0.0
-        delay = max(self._registry[job.kind].delay(job.attempt), min(asked_for, MOST_PATIENCE_SECONDS))
+        retry_after = getattr(problem, "retry_after", None) or 0.0
+        delay = max(self._registry[job.kind].delay(job.attempt), min(retry_after, MAX_RETRY_AFTER_SECONDS))
         await job.finish("pending", error=error, available_at=datetime.now(UTC) + timedelta(seconds=delay))
         return "retried"
 
@@ -161,24 +161,24 @@ class Worker:
             try:
                 await action()
             except (psycopg.Error, Unavailable) as problem:
-                log.warning("worker_upkeep_failed", error=type(problem).__name__)
+                log.warning("worker_background_failed", error=type(problem).__name__)
             await asyncio.sleep(seconds)
 
     async def _renew(self) -> None:
-        # One whose effect is committed has no lease any more, and may still have something to do.
-        mine = [job for job in self._running if not job.ended]
-        if not mine:
+        # A job whose effect is committed has no lease any more, though its handler may still run.
+        renewed = [job for job in self._running if not job.ended]
+        if not renewed:
             return
         arguments = (
-            [job.scope.tenant_id for job in mine],
-            [UUID(job.job_id) for job in mine],
-            [job.owner for job in mine],
+            [job.scope.tenant_id for job in renewed],
+            [UUID(job.job_id) for job in renewed],
+            [job.owner for job in renewed],
             self._settings.lease_seconds,
         )
         rows = await self._db.call(queries.RENEW, arguments)
         held = {(str(row["job_id"]), row["lease_owner"]) for row in rows}
-        for job in mine:
-            # Gone from our hands: cancelled by a caller, or reaped after a stall. Its commit would be refused anyway.
+        for job in renewed:
+            # The lease is lost: cancelled by a caller, or expired after a stall. Its commit would be refused anyway.
             if (job.job_id, job.owner) not in held and not job.ended and (task := self._running.get(job)) is not None:
                 task.cancel()
 

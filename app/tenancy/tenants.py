@@ -1,4 +1,4 @@
-"""Tenants and projects: use cases."""
+"""Use cases of tenants and projects."""
 
 from datetime import UTC, datetime
 
@@ -27,15 +27,15 @@ from app.tenancy.schemas import (
     TenantRead,
 )
 
-# The pipeline's are read and set under a path of their own; the other is a mark of retention, told by diagnostics.
-NOT_SHOWN = ("pipeline", "notes_complete_since")
+# Pipeline settings have their own path; diagnostics report how far back notes are complete.
+INTERNAL_SETTINGS = ("pipeline", "notes_complete_since")
 
 
 def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
-    """The tenant an administrative call is about: the caller's own, or the one the platform key names."""
+    """Return the scope of an administrative call: the caller's tenant, or the one the platform key names."""
     if who.kind == "platform":
         if tenant_id is None:
-            raise BadRequest("tenant_id: the platform key belongs to no tenant, so name one.", code="tenant_required")
+            raise BadRequest("tenant_id: the platform key belongs to no tenant; name one.", code="tenant_required")
         return Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)
     if tenant_id is not None and tenant_id != who.tenant_id:
         raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found")
@@ -54,7 +54,7 @@ async def create_tenant(session: Session, who: Principal, *, data: TenantCreate)
 
 
 async def list_tenants(db: Database, *, page: Page) -> TenantList:
-    """All tenants, by id."""
+    """Return a page of all tenants, by id."""
     after = None if page.after is None else page.after[0]
     rows, next_cursor = page.cut(
         await db.call(queries.LIST_TENANTS, (after, page.limit + 1)), key=lambda row: [row["tenant_id"]]
@@ -78,14 +78,14 @@ async def create_project(session: Session, who: Principal, *, data: ProjectCreat
 
 
 def present_project(row: Row) -> ProjectRead:
-    """A project as it goes out."""
-    settings = {name: value for name, value in row["settings"].items() if name not in NOT_SHOWN}
-    shown: Row = {**row, "settings": msgspec.convert(settings, ProjectSettings)}
-    return ProjectRead(**shown)
+    """Return a project as callers see it."""
+    settings = {name: value for name, value in row["settings"].items() if name not in INTERNAL_SETTINGS}
+    fields: Row = {**row, "settings": msgspec.convert(settings, ProjectSettings)}
+    return ProjectRead(**fields)
 
 
 async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectRead:
-    """Changes a project's name and settings; what is not named stays."""
+    """Change the name and settings of a project that are given, or raise NotFound."""
     scope = acting_scope(who, data.tenant_id)
     if who.key_project not in (None, project_id):
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
@@ -104,7 +104,7 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
         settings = {**found["settings"], **{name: changes[name] for name in changes if name != "name"}}
         if isinstance(floor := settings.get("as_of_floor"), datetime):
             if floor > datetime.now(UTC):
-                raise BadRequest("as_of_floor: lies in the future; nothing could be looked back at then.")
+                raise BadRequest("as_of_floor must not be in the future.")
             settings["as_of_floor"] = as_utc(floor, "as_of_floor").isoformat()
         settings = {name: value for name, value in settings.items() if value is not None}
         row = await queries.update_project(
@@ -119,7 +119,7 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
 
 
 async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> ProjectList:
-    """Projects in the caller's reach, by id."""
+    """Return a page of the projects the caller can reach, by id."""
     scope = acting_scope(who, tenant_id)
     after = None if page.after is None else page.after[0]
     statement = queries.select_projects(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)

@@ -1,4 +1,4 @@
-"""All SQL of the HTTP edge: key lookup, rate blocks, stored answers, readiness."""
+"""All SQL of the web layer: authentication, rate limits, stored responses, readiness."""
 
 from datetime import datetime
 from functools import cache
@@ -20,32 +20,32 @@ _WHO = (
     "a.gardens::text[] AS who_gardens, a.rate_limits::text AS who_rate_limits"
 )
 
-# Who holds this key, in which project?
+# Find the principal of a key in a project.
 AUTHENTICATE = f"SELECT {_WHO} FROM authenticate(%s, %s, %s) a"  # noqa: S608
 
 # Reserve a block of rate tokens for this process.
 RESERVE_TOKENS = "SELECT * FROM reserve_tokens(%s, %s, %s, %s, %s, %s, %s, %s)"
 
-# Is there a database, at which migration?
+# Read the migration of the database.
 REVISION = "SELECT version_num FROM alembic_version"
 
-# The model that recall searches by.
+# Read the active embedding model.
 ACTIVE_MODEL = "SELECT m.provider, m.model, m.version, m.dimensions FROM embedding_models m WHERE m.active"
 
-# The secret that signs cursors.
+# Read the secret that signs cursors.
 CURSOR_SECRET = "SELECT secret FROM service_secrets WHERE name = 'cursor'"  # noqa: S105
 
-# Depth and age of the queue, for /metrics.
+# Read depth and age of the job queue, for /metrics.
 QUEUE_METRICS = "SELECT * FROM queue_metrics()"
 
-# What waits to be embedded, for /metrics.
+# Read the embedding backlog, for /metrics.
 EMBEDDING_METRICS = "SELECT * FROM embedding_metrics()"
 
 
 _WAIT_TEN_SECONDS = text("SET LOCAL lock_timeout = '10s'")
-_WAIT_AS_USUAL = text("SET LOCAL lock_timeout = 0")
+_WAIT_WITHOUT_LIMIT = text("SET LOCAL lock_timeout = 0")
 
-# An administrator whose key is bound to no project reads across all of them.
+# An admin key bound to no project reads across all projects.
 _REACH = "CASE WHEN a.kind = 'admin' AND a.key_project IS NULL THEN 'cross_project' ELSE '' END"
 
 
@@ -61,7 +61,7 @@ def authenticated_call(function: ScopedFunction) -> str:
     )
 
 
-async def claim_answer(
+async def claim_key(
     session: Session,
     *,
     address: dict[str, Any],
@@ -69,18 +69,17 @@ async def claim_answer(
     now: datetime,
     expires_at: datetime,
 ) -> dict[str, Any] | None:
-    """Claims an idempotency key in this transaction; None when it is ours, else the answer that stands there.
+    """Claim an Idempotency-Key in this transaction and return None, or the response stored for it.
 
-    While another transaction holds the same key the insert waits for its end, ten seconds at most: that is the whole
-    protocol.
+    While another transaction holds the same key the insert waits for its end; raise Conflict after ten seconds.
     """
-    fresh = {"request_hash": request_hash, "created_at": now, "expires_at": expires_at}
+    values = {"request_hash": request_hash, "created_at": now, "expires_at": expires_at}
     statement = (
         insert(idempotency_keys)
-        .values(**address, **fresh, sealed=False)
+        .values(**address, **values, sealed=False)
         .on_conflict_do_update(
             constraint="idempotency_keys_pkey",
-            set_={**fresh, "status": None, "body": None, "sealed": False},
+            set_={**values, "status": None, "body": None, "sealed": False},
             where=idempotency_keys.c.expires_at <= now,
         )
         .returning(idempotency_keys.c.key_id)
@@ -91,19 +90,19 @@ async def claim_answer(
     except DBAPIError as problem:
         if isinstance(problem.orig, psycopg.errors.LockNotAvailable):
             raise Conflict(
-                "A request with this Idempotency-Key is still being worked on; try again in a moment.",
+                "A request with this Idempotency-Key is still being processed; try again in a moment.",
                 code="idempotency_in_progress",
             ) from problem
         raise
-    await session.execute(_WAIT_AS_USUAL)
+    await session.execute(_WAIT_WITHOUT_LIMIT)
     if claimed is not None:
         return None
     c = idempotency_keys.c
     return await session.row(select(c.request_hash, c.status, c.body, c.sealed).where(*_at(address)))
 
 
-async def store_answer(session: Session, *, address: dict[str, Any], status: int, body: bytes, sealed: bool) -> None:
-    """Puts the answer beside its effect."""
+async def store_response(session: Session, *, address: dict[str, Any], status: int, body: bytes, sealed: bool) -> None:
+    """Store the response in the transaction of its effect."""
     await session.execute(update(idempotency_keys).where(*_at(address)).values(status=status, body=body, sealed=sealed))
 
 
