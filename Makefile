@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --disable-pip-version-check --no-deps --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types bench eval check lock clean
+.PHONY: help install run test lint types bench eval check docs lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null || true
@@ -52,6 +52,9 @@ eval: $(VENV)/.development ## how good recall is on public questions (data in ..
 	@$(BIN)/python -m tests.eval $(ARGS)
 
 check: lint test ## lint and test
+
+docs: $(VENV)/.development ## write the generated pages of the documentation (settings, commands)
+	@$(BIN)/python -m tests.docs.generate
 
 lock: $(VENV)/.development ## resolve the newest allowed versions into requirements.lock
 	@$(BIN)/python .ci/lock

@@ -131,7 +131,7 @@ def _setting(variable: str, parse: Callable[[str], Any], default: Any, help_text
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a process; unset variables have the defaults given here."""
+    """The settings of a process; app/docs/configuration.md is generated from them."""
 
     database_url: str | None = _setting(
         "DATABASE_URL",

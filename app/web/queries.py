@@ -26,8 +26,6 @@ AUTHENTICATE = f"SELECT {_WHO} FROM authenticate(%s, %s, %s) a"  # noqa: S608
 # Reserve a block of rate tokens for this process.
 RESERVE_TOKENS = "SELECT * FROM reserve_tokens(%s, %s, %s, %s, %s, %s, %s, %s)"
 
-# Read the migration of the database.
-REVISION = "SELECT version_num FROM alembic_version"
 
 # Read the active embedding model.
 ACTIVE_MODEL = "SELECT m.provider, m.model, m.version, m.dimensions FROM embedding_models m WHERE m.active"
