@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -215,7 +216,8 @@ class Tenancy:
         if fields.get("kind", "agent") == "agent":
             fields = {"agent_id": "robin", "project_id": "default", **fields}
         data = KeyCreate(tenant_id=tenant_id, **fields)
-        return administration.with_database(self.database.settings(), lambda db: administration.create_key(db, data))
+        issue = administration.create_key
+        return msgspec.to_builtins(administration.with_database(self.database.settings(), lambda db: issue(db, data)))
 
 
 @pytest.fixture(scope="module")

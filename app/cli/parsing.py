@@ -41,18 +41,20 @@ def takes_json(parser: argparse.ArgumentParser) -> None:
 
 def show(options: argparse.Namespace, data: Any, line: str) -> int:
     """The answer, as JSON or as a line for people; the exit code."""
-    print(json.dumps(data, indent=2) if options.json else line)
+    import msgspec
+
+    print(json.dumps(msgspec.to_builtins(data), indent=2) if options.json else line)
     return 0
 
 
-def convert(body: dict[str, Any], kind: Any) -> Any:
+def convert(body: dict[str, Any], kind: Any, *, option: str | None = None) -> Any:
     """What was typed as what is asked for, or the error that names its field."""
     import msgspec
 
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as problem:
-        raise BadRequest(str(problem)) from problem
+        raise BadRequest(f"{option}: {problem}" if option else str(problem)) from problem
 
 
 def administer(settings: Settings, work: Callable[[Any], Any]) -> Any:

@@ -45,7 +45,7 @@ def run_create_tenant(options: argparse.Namespace, settings: Settings) -> int:
 
     data = convert({"tenant_id": options.id, "name": options.name}, TenantCreate)
     made = administer(settings, lambda db: admin.create_tenant(db, data))
-    return show(options, made, f"tenant {options.id} {'made' if made['created'] else 'was there already'}")
+    return show(options, made, f"tenant {options.id} {'made' if made.created else 'was there already'}")
 
 
 def run_list_tenants(options: argparse.Namespace, settings: Settings) -> int:
@@ -64,7 +64,7 @@ def run_create_project(options: argparse.Namespace, settings: Settings) -> int:
     body = {"tenant_id": options.tenant, "project_id": options.id, "name": options.name}
     data = convert(body, ProjectCreate)
     made = administer(settings, lambda db: admin.create_project(db, data))
-    state = "made" if made["created"] else "was there already"
+    state = "made" if made.created else "was there already"
     return show(options, made, f"project {options.id} of tenant {options.tenant} {state}")
 
 
@@ -123,7 +123,7 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
         body["expires_at"] = _moment(options.expires)
     data = convert(body, KeyCreate)
     issued = administer(settings, lambda db: admin.create_key(db, data))
-    return show(options, issued, issued["key"])
+    return show(options, issued, issued.key)
 
 
 def run_list_keys(options: argparse.Namespace, settings: Settings) -> int:
@@ -142,10 +142,12 @@ def run_list_keys(options: argparse.Namespace, settings: Settings) -> int:
 def run_rotate_key(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest keys rotate`."""
     from app.cli import administration as admin
+    from app.tenancy.schemas import KeyRotate
 
     key_id = _key_id(options.key_id)
-    issued = administer(settings, lambda db: admin.rotate_key(db, key_id, options.tenant, options.grace))
-    return show(options, issued, issued["key"])
+    data = convert({"grace_seconds": options.grace}, KeyRotate, option="--grace")
+    issued = administer(settings, lambda db: admin.rotate_key(db, key_id, options.tenant, data))
+    return show(options, issued, issued.key)
 
 
 def run_revoke_key(options: argparse.Namespace, settings: Settings) -> int:

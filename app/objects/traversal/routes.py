@@ -11,7 +11,7 @@ from app.objects.traversal.schemas import ExpandAsk, ExpandRead, TraverseAsk, Tr
 from app.web.auth import Access
 from app.web.requests import Cursors, Db, Who
 
-EXPAND = Access(work="read", besides="expand", scopes=("graph:read",))
+EXPAND = Access(work="read", also_counts_as="expand", scopes=("graph:read",))
 READ = Access(work="read", scopes=("graph:read",))
 ExpandCap = NamedDependency[SkipValidation[int]]
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.cursors import MAX_LENGTH
+from app.paging import MAX_CURSOR_LENGTH
 from app.tenancy.schemas import Create, Moment, Read
 
 MAX_ROOTS = 50
@@ -153,7 +153,7 @@ class TraverseAsk(Create, frozen=True, kw_only=True):
     """Only objects with at least one of these labels, roots included."""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     """Nodes a page."""
-    cursor: Annotated[str, Meta(max_length=MAX_LENGTH)] | None = None
+    cursor: Annotated[str, Meta(max_length=MAX_CURSOR_LENGTH)] | None = None
     """`next_cursor` or `previous_cursor` of another page of the same walk; good for 300 seconds."""
     page_direction: Literal["forward", "backward"] = "forward"
     """backward: the page before the cursor; without one the last page."""
