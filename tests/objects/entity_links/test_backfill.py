@@ -1,4 +1,4 @@
-"""Objects made of entities and facts: once, whatever happens in between."""
+"""Backfill creates objects and relationships once, also when it is interrupted or runs twice."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def place(tenancy: Tenancy, keys: dict[str, str], as_key: Any, superuser: Superu
 
 
 class Place:
-    """A tenant of one's own, and what is in it."""
+    """A tenant for one test, and its content."""
 
     def __init__(
         self, database: TestDatabase, tenant: str, robin: httpx.Client, admin: httpx.Client, objects: Objects
@@ -220,7 +220,7 @@ def test_a_type_that_allows_one_keeps_one(place: Place) -> None:
 def test_the_command_says_what_it_did(place: Place) -> None:
     fact(place.robin, "a", "knows", {"entity": "b"})
     dry = place.command("--dry-run")
-    assert dry.stdout.startswith("would make 2 objects and 1 relationships"), dry.stderr
+    assert dry.stdout.startswith("would create 2 objects and 1 relationships"), dry.stderr
     done = place.command("--json")
     assert json.loads(done.stdout) == {"objects": 2, "bound": 0, "relationships": 1, "dry_run": False}
     assert place.command().stdout.startswith("nothing to do")
