@@ -1,4 +1,4 @@
-"""The registries over HTTP: versions, which of them counts, and whose they are."""
+"""Types over HTTP: versions, the active one, and the types of a tenant and of the installation."""
 
 import json
 from collections.abc import Callable
