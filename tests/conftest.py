@@ -119,6 +119,10 @@ def template(superuser_conninfo: str, app_password: str) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
     there = make_conninfo(superuser_conninfo, dbname=TEMPLATE)
     migrations.ensure_roles(there)
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        for role in (APP_ROLE, OWNER_ROLE):
+            # Shadowed variables, assignments of another width and surplus rows are mistakes, not warnings.
+            connection.execute(f"ALTER ROLE {role} SET plpgsql.extra_errors = 'all'".encode())
     if app_password:
         with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
             for role in (APP_ROLE, OWNER_ROLE):
