@@ -91,6 +91,8 @@ def test_a_built_package_carries_its_migrations_and_pages(tmp_path: Path) -> Non
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"app/_alembic/env.py", "app/_alembic/versions/0001_baseline.py", "app/web/reference.html"} <= names
+    functions = {name for name in names if name.startswith("app/_alembic/functions/")}
+    assert len(functions) == len(list((ROOT / "alembic" / "functions").rglob("*.sql")))
 
 
 def test_the_top_level_is_as_agreed() -> None:

@@ -87,7 +87,8 @@ def test_plain_alembic_installs_functions_too(fresh_database: TestDatabase) -> N
 def test_nothing_is_written_when_nothing_changed(fresh_database: TestDatabase) -> None:
     state = (
         "SELECT xmin::text, 'release' FROM installed_releases UNION ALL "
-        "SELECT max(xmin::text::bigint)::text, 'function' FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 2"
+        "SELECT max(xmin::text::bigint)::text, 'function' FROM pg_proc "
+        "WHERE pronamespace = 'public'::regnamespace ORDER BY 2"
     )
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
         before = connection.execute(state).fetchall()
