@@ -5,16 +5,16 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, new_id
 from app.db.database import Row
 from app.errors import BadRequest
 from app.facts.clock import HybridClock
 from app.facts.names import as_id, entity_name, plain_text, predicate_name
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn
 from app.facts.values import read_value
+from app.inputs import as_utc
 from app.retrieval.trust import UNKNOWN_TRUST
 from app.tenancy.schemas import SYNONYMS
-from app.web.auth import Principal, new_id
-from app.web.inputs import as_utc
 
 MAX_EVIDENCE = 10_000
 _clock = HybridClock()

@@ -7,11 +7,13 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from app.access import Principal, new_id, require_project
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.errors import BadRequest, Conflict, NotFound
 from app.facts import queries
+from app.facts.as_of import HELD, hold_notices, look_back
 from app.facts.names import Name, as_id, entity_name, normalize_entity_name, plain_text
-from app.facts.retries import retried
 from app.facts.schemas import (
     AliasCreate,
     AliasCreated,
@@ -24,10 +26,9 @@ from app.facts.schemas import (
     EntityRead,
     TombstoneNotice,
 )
-from app.facts.times import HELD, hold_notices, look_back, reader
-from app.web.auth import Principal, new_id, require_project
+from app.paging import Page
+from app.read_context import reader
 from app.web.idempotency import Answer, Once
-from app.web.pages import Page
 
 
 def present_entity(row: Row) -> EntityRead:

@@ -8,9 +8,11 @@ import msgspec
 import psycopg
 from msgspec import UNSET, UnsetType
 
+from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest, NotFound
 from app.facts import entities, queries
+from app.facts.as_of import HELD, hold_notices, look_back
 from app.facts.drafts import alone, predicate_row
 from app.facts.names import as_id, entity_name
 from app.facts.schemas import (
@@ -26,12 +28,11 @@ from app.facts.schemas import (
     SupersessionRead,
     TombstoneNotice,
 )
-from app.facts.times import HELD, hold_notices, look_back, reader
 from app.facts.values import show_value
+from app.paging import Page
+from app.read_context import reader
 from app.retrieval.trust import LOW_TRUST
 from app.tenancy import gardens
-from app.web.auth import Principal, require_project
-from app.web.pages import Page
 
 
 def present_fact(row: Row) -> FactRead:

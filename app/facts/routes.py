@@ -8,6 +8,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from app.errors import BadRequest
 from app.facts import entities, reading, writing
+from app.facts.as_of import parse_as_of
 from app.facts.names import predicate_name
 from app.facts.schemas import (
     AliasCreate,
@@ -38,14 +39,13 @@ from app.facts.schemas import (
     PredicateRead,
     Status,
 )
-from app.facts.times import parse_as_of
 from app.facts.vocabulary import predicates
+from app.inputs import parse_moment
+from app.paging import Page
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
-from app.web.inputs import parse_moment
-from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Limit, OnceOnly, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -64,10 +64,12 @@ EntityValidAt = Annotated[
     tags=["entities"],
     responses=also(200, EntityCreated, "An entity of that name was there already."),
 )
-async def create_entity(db: Db, who: Who, once: OnceOnly, data: JSONBody[EntityCreate]) -> Response[EntityCreated]:
+async def create_entity(
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[EntityCreate]
+) -> Response[EntityCreated]:
     """201 when it is new, 200 when one of that name (white space and case aside) was there; a kind that is given is
     taken on, aliases are added. Names of entities are shared by everybody in the project."""
-    return respond(await entities.create_entity(db, who, data=data, once=once))
+    return respond(await entities.create_entity(db, who, data=data, once=idempotent))
 
 
 @get("/entities", opt={"access": READ}, summary="List or find entities", tags=["entities"])
@@ -116,10 +118,10 @@ async def get_entity(
     responses=also(200, AliasCreated, "It had that name already."),
 )
 async def add_entity_alias(
-    db: Db, who: Who, once: OnceOnly, entity_id: FromPath[UUID], data: JSONBody[AliasCreate]
+    db: Db, who: Who, idempotent: Idempotent, entity_id: FromPath[UUID], data: JSONBody[AliasCreate]
 ) -> Response[AliasCreated]:
     """Several entities may share an alias; then it is ambiguous where one entity is meant."""
-    return respond(await entities.add_alias(db, who, entity_id=entity_id, data=data, once=once))
+    return respond(await entities.add_alias(db, who, entity_id=entity_id, data=data, once=idempotent))
 
 
 @post(
@@ -130,11 +132,11 @@ async def add_entity_alias(
     tags=["entities"],
 )
 async def merge_entity(
-    db: Db, who: Who, once: OnceOnly, entity_id: FromPath[UUID], data: JSONBody[EntityMerge]
+    db: Db, who: Who, idempotent: Idempotent, entity_id: FromPath[UUID], data: JSONBody[EntityMerge]
 ) -> Response[EntityMerged]:
     """Facts, edges, mentions and aliases move in one transaction; what then says the same folds into one fact with
     both evidences. The old id and name keep resolving. Recorded in the audit log."""
-    return respond(await entities.merge_entity(db, who, entity_id=entity_id, data=data, once=once))
+    return respond(await entities.merge_entity(db, who, entity_id=entity_id, data=data, once=idempotent))
 
 
 @get("/predicates", opt={"access": READ}, summary="List predicates", tags=["predicates"])
@@ -162,11 +164,11 @@ async def list_predicates(
     responses=also(200, PredicateCreated, "It was there already, as asked."),
 )
 async def create_predicate(
-    db: Db, who: Who, once: OnceOnly, data: JSONBody[PredicateCreate]
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[PredicateCreate]
 ) -> Response[PredicateCreated]:
     """For predicates whose cardinality is known beforehand; others register themselves as pending and multi when a
     fact first uses them."""
-    return respond(await predicates.create_predicate(db, who, data=data, once=once))
+    return respond(await predicates.create_predicate(db, who, data=data, once=idempotent))
 
 
 @get("/predicates/{predicate_id:uuid}", opt={"access": READ}, summary="One predicate", tags=["predicates"])
@@ -194,32 +196,32 @@ async def patch_predicate(
     responses=also(200, PredicateAliasCreated, "It had that name already."),
 )
 async def add_predicate_alias(
-    db: Db, who: Who, once: OnceOnly, predicate_id: FromPath[UUID], data: JSONBody[AliasCreate]
+    db: Db, who: Who, idempotent: Idempotent, predicate_id: FromPath[UUID], data: JSONBody[AliasCreate]
 ) -> Response[PredicateAliasCreated]:
     """A name that already means another predicate of the same scope is 409."""
-    return respond(await predicates.add_alias(db, who, predicate_id=predicate_id, data=data, once=once))
+    return respond(await predicates.add_alias(db, who, predicate_id=predicate_id, data=data, once=idempotent))
 
 
 WRITTEN = also(200, FactWritten, "It was believed already; the evidence was added to it.")
 
 
 @post("/facts", opt={"access": WRITE}, summary="Write a fact", tags=["facts"], responses=WRITTEN)
-async def post_fact(db: Db, who: Who, once: OnceOnly, data: JSONBody[FactCreate]) -> Response[FactWritten]:
+async def post_fact(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[FactCreate]) -> Response[FactWritten]:
     """Entities and the predicate are found or made by name. 201 when the fact is new, with the facts it superseded and
     the conflicts it caused; 200 when it was believed already."""
-    return respond(await writing.write_fact(db, who, data=data, once=once))
+    return respond(await writing.write_fact(db, who, data=data, once=idempotent))
 
 
 @put("/facts", opt={"access": WRITE}, status_code=201, summary="Write a fact", tags=["facts"], responses=WRITTEN)
-async def put_fact(db: Db, who: Who, once: OnceOnly, data: JSONBody[FactCreate]) -> Response[FactWritten]:
+async def put_fact(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[FactCreate]) -> Response[FactWritten]:
     """The same as POST."""
-    return respond(await writing.write_fact(db, who, data=data, once=once))
+    return respond(await writing.write_fact(db, who, data=data, once=idempotent))
 
 
 @post("/facts/batch", opt={"access": WRITE}, status_code=200, summary="Write many facts", tags=["facts"])
-async def write_facts(db: Db, who: Who, once: OnceOnly, data: JSONBody[FactBatch]) -> Response[FactBatchDone]:
+async def write_facts(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[FactBatch]) -> Response[FactBatchDone]:
     """Up to 1,000 in one transaction, in order: all or none by default; `atomic: false` answers a result for each."""
-    return respond(await writing.write_facts(db, who, data=data, once=once))
+    return respond(await writing.write_facts(db, who, data=data, once=idempotent))
 
 
 @get("/facts", opt={"access": READ}, summary="List facts", tags=["facts"])

@@ -7,9 +7,9 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.batches import ItemError
 from app.facts.values import ValueType
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
-from app.web.batches import ItemError
 
 Kind = Annotated[str, Meta(min_length=1, max_length=64, description="person, company, city, ...")]
 Reason = Annotated[str, Meta(min_length=1, max_length=500)]

@@ -5,12 +5,14 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, require_project
+from app.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound, Unprocessable
 from app.facts import entities, queries
 from app.facts.drafts import Drafts, alone, entity_row, predicate_row
 from app.facts.reading import fact_not_found, get_fact, present_fact
-from app.facts.retries import retried
 from app.facts.schemas import (
     FactBatch,
     FactBatchDone,
@@ -25,12 +27,10 @@ from app.facts.schemas import (
     FactWritten,
 )
 from app.facts.upkeep import sources
+from app.inputs import as_utc
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
-from app.web.auth import Principal, require_project
-from app.web.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.web.idempotency import Answer, Once
-from app.web.inputs import as_utc
 
 
 def written_by(who: Principal) -> dict[str, Any]:

@@ -7,15 +7,17 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
+from app.access import Principal
+from app.cards import past as cards
+from app.cards.schemas import ReplayedCard, ShownCard
 from app.db.database import Database
 from app.db.scope import LEGAL_HOLD
 from app.errors import NotFound
 from app.facts import reading
-from app.facts.times import look_back, reader
+from app.facts.as_of import look_back
+from app.read_context import reader
 from app.recall import queries
-from app.recall.asking import Asked
-from app.recall.cards import past as cards
-from app.recall.cards.schemas import ReplayedCard, ShownCard
+from app.recall.request import Asked
 from app.recall.schemas import (
     RecalledNote,
     RecallMeta,
@@ -24,7 +26,6 @@ from app.recall.schemas import (
     TraceRead,
     TraceResult,
 )
-from app.web.auth import Principal
 
 SHOWN = "memory_card"
 SCOPES = {"fact": "facts:read", "note": "notes:read"}

@@ -4,10 +4,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from app.access import Principal
+from app.audit import recording as audit
 from app.db.database import Database, Row
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Forbidden, NotFound
+from app.inputs import as_utc
 from app.jobs.queue import NewJob, enqueue
+from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
     ProjectCreate,
@@ -21,11 +25,7 @@ from app.tenancy.schemas import (
     TenantList,
     TenantRead,
 )
-from app.web import audit
-from app.web.auth import Principal
 from app.web.idempotency import Answer, Once
-from app.web.inputs import as_utc
-from app.web.pages import Page
 
 # The pipeline's are read and set under a path of their own; the other is a mark of retention, told by diagnostics.
 NOT_SHOWN = ("pipeline", "notes_complete_since")

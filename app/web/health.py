@@ -17,9 +17,9 @@ from app.db.functions import functions_hash
 from app.db.metadata import metadata
 from app.db.releases import read_state
 from app.errors import StartupError, Unauthenticated, Unavailable
+from app.signing import ALGORITHM, Signer, encoded
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
 from app.web import queries
-from app.web.signing import ALGORITHM, Signer, encoded
 
 CHECK_EVERY_SECONDS = 5.0
 

@@ -6,16 +6,16 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, require_project
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
 from app.facts import entities, reading, writing
-from app.facts.retries import retried
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn
 from app.facts.upkeep import queries
 from app.facts.upkeep.schemas import ConflictList, ConflictRead, ConflictResolve, ConflictResolved
 from app.facts.values import read_value
-from app.web.auth import Principal, require_project
-from app.web.pages import Page
+from app.paging import Page
 
 
 def conflict_not_found() -> NotFound:

@@ -4,11 +4,13 @@ from collections import Counter
 from datetime import UTC, datetime
 from uuid import UUID
 
+from app.access import Principal, new_id, require_project
+from app.audit import recording as audit
 from app.db.database import Database, Row
+from app.db.retries import retried
 from app.db.scope import Scope
 from app.errors import BadRequest, Conflict, NotFound
 from app.facts.names import predicate_name
-from app.facts.retries import retried
 from app.facts.upkeep import queries
 from app.facts.upkeep.schemas import (
     DecayCount,
@@ -20,11 +22,9 @@ from app.facts.upkeep.schemas import (
     DecaySwept,
 )
 from app.jobs.registry import Job
+from app.paging import Page
 from app.tenancy.schemas import SYNONYMS
-from app.web import audit
-from app.web.auth import Principal, new_id, require_project
 from app.web.idempotency import Answer, Once
-from app.web.pages import Page
 
 SWEPT_AT_ONCE = 500
 SHOWN = 200

@@ -22,10 +22,10 @@ from app.facts.upkeep.schemas import (
     SourcePut,
     SourceWritten,
 )
+from app.paging import Page
 from app.web.auth import Access
-from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -88,11 +88,11 @@ async def list_policies(
     responses=also(200, DecayPolicyCreated, "It was there already, as asked."),
 )
 async def create_policy(
-    db: Db, who: Who, once: OnceOnly, data: JSONBody[DecayPolicyCreate]
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[DecayPolicyCreate]
 ) -> Response[DecayPolicyCreated]:
     """For administrators. Of several that fit a fact the most specific one counts: relation and scope, relation, scope,
     all. There is none by default. Swept every hour."""
-    return respond(await decay.create_policy(db, who, data=data, once=once))
+    return respond(await decay.create_policy(db, who, data=data, once=idempotent))
 
 
 @delete("/decay/policies/{policy_id:uuid}", opt={"access": DECIDE}, summary="Remove a decay policy", tags=["truth"])
@@ -121,9 +121,9 @@ async def list_sources(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cu
     tags=["truth"],
     responses=also(200, SourceWritten, "It was registered already, and is changed."),
 )
-async def put_source(db: Db, who: Who, once: OnceOnly, data: JSONBody[SourcePut]) -> Response[SourceWritten]:
+async def put_source(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[SourcePut]) -> Response[SourceWritten]:
     """For administrators. New facts get the trust of their source within a minute, those already written by the job."""
-    return respond(await sources.put_source(db, who, data=data, once=once))
+    return respond(await sources.put_source(db, who, data=data, once=idempotent))
 
 
 router = Router(

@@ -6,6 +6,8 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from app.access import Principal, new_id, require_project
+from app.audit import recording as audit
 from app.db.database import Database, Row
 from app.db.scope import Scope
 from app.facts.names import plain_text
@@ -13,11 +15,9 @@ from app.facts.upkeep import queries
 from app.facts.upkeep.schemas import SourceList, SourcePut, SourceRead, SourceWritten
 from app.jobs.queue import NewJob, enqueue
 from app.jobs.registry import Job
+from app.paging import Page
 from app.retrieval.trust import Record, TrustMode, judge_source
-from app.web import audit
-from app.web.auth import Principal, new_id, require_project
 from app.web.idempotency import Answer, Once
-from app.web.pages import Page
 
 CACHED_SECONDS = 60.0
 MAX_CACHED = 50_000

@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from app.access import new_id
 from app.db.database import Database
 from app.errors import Conflict
 from app.facts.names import predicate_name
 from app.facts.vocabulary import queries
-from app.web.auth import new_id
 
 CHANGES = {("pending", "active"), ("pending", "deprecated"), ("active", "deprecated")}
 

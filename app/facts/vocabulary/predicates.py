@@ -6,12 +6,13 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, new_id, require_project
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
 from app.facts import queries as fact_queries
 from app.facts.drafts import alone, predicate_row
 from app.facts.names import predicate_name
-from app.facts.retries import retried
 from app.facts.schemas import (
     AliasCreate,
     PredicateAliasCreated,
@@ -23,9 +24,8 @@ from app.facts.schemas import (
     PredicateRead,
 )
 from app.facts.vocabulary import queries
-from app.web.auth import Principal, new_id, require_project
+from app.paging import Page
 from app.web.idempotency import Answer, Once
-from app.web.pages import Page
 
 
 def _present(row: Row, who: Principal) -> PredicateRead:

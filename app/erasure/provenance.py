@@ -1,0 +1,77 @@
+"""The walk from a fact to what it was derived from."""
+
+from collections import Counter
+from datetime import datetime
+from uuid import UUID
+
+from app.access import Principal, require_project
+from app.db.database import Database, Row
+from app.erasure import queries
+from app.erasure.schemas import Provenance, ProvenanceEdge, ProvenanceNode
+from app.errors import BadRequest
+from app.facts import reading
+from app.facts.as_of import look_back
+from app.facts.schemas import FactRead
+from app.read_context import reader
+
+MAX_DEPTH = 5
+MAX_ROWS = 1000
+MAX_SOURCES = 200
+
+
+async def get_provenance(
+    db: Database,
+    who: Principal,
+    *,
+    fact_id: UUID,
+    depth: int,
+    scope: str | None,
+    as_of: datetime | None,
+    denied: frozenset[str],
+) -> Provenance:
+    """What a fact came from, so many steps back; what the caller cannot see looks like what is not there."""
+    if not 1 <= depth <= MAX_DEPTH:
+        raise BadRequest(f"depth: from 1 to {MAX_DEPTH}.", code="graph_depth_exceeded")
+    who = reader(who, as_of)
+    params = {
+        "tenant": who.tenant_id,
+        "project": require_project(who),
+        "fact": str(fact_id),
+        "depth": depth,
+        "scope": scope,
+        "as_of": as_of,
+        "limit": MAX_ROWS + 1,
+    }
+    statement = queries.select_provenance(in_scope=scope is not None, at_past=as_of is not None)
+    rows = await look_back(db, who, statement, params)
+    if not rows:
+        raise reading.fact_not_found()
+    # One step further than asked tells whether there is more.
+    shown = [row for row in rows[:MAX_ROWS] if row["depth"] <= depth]
+    facts = await reading.read_facts(db, who, ids={row["fact_id"] for row in shown if row["fact_id"]}, as_of=as_of)
+    notices = await reading.notices_of(db, who, list(facts.values()), denied)
+    edges = {(row["parent"], row["hash"], row["kind"]): None for row in shown if row["parent"] is not None}
+    further = {(row["parent"], row["hash"], row["kind"]) for row in rows[:MAX_ROWS] if row["depth"] > depth}
+    fan = Counter(parent for parent, _, _ in edges)
+    return Provenance(
+        root_fact_id=fact_id,
+        depth_limit=depth,
+        nodes=[_node(row, facts) for row in _first_of_each(shown)],
+        edges=[ProvenanceEdge(derived_fact_id=parent, source_hash=digest, kind=kind) for parent, digest, kind in edges],
+        tombstone_notices=notices,
+        truncated=len(rows) > MAX_ROWS or not further <= set(edges) or max(fan.values(), default=0) > MAX_SOURCES,
+    )
+
+
+def _first_of_each(rows: list[Row]) -> list[Row]:
+    found: dict[str, Row] = {}
+    for row in rows:
+        found.setdefault(row["hash"], row)
+    return list(found.values())
+
+
+def _node(row: Row, facts: dict[UUID, FactRead]) -> ProvenanceNode:
+    fact = facts.get(row["fact_id"])
+    if fact is None:
+        return ProvenanceNode(hash=row["hash"], exists=False)
+    return ProvenanceNode(hash=row["hash"], exists=True, depth=row["depth"], fact=fact)
