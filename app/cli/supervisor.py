@@ -113,7 +113,7 @@ def serve(settings: Settings, *, with_worker: bool, demo: bool, say: Say) -> Non
         ready = stack.enter_context(database_of(settings, say=say, watch=True))
         # With an address for migrations the service brings its own schema along; otherwise it only checks.
         if ready.database_migration_url is not None:
-            migrate(ready, say=say)
+            migrate(ready, keep_newer=not settings.embedded, say=say)
         asyncio.run(check_database(ready))
         made = with_database(ready, ensure_demo) if demo or settings.embedded else None
         _announce(ready, made, tried_demo=demo or settings.embedded)
