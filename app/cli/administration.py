@@ -7,12 +7,12 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import PLATFORM_KEY_ID, Principal, new_secret
+from app.access import PLATFORM_KEY_ID, Principal, acting_scope, new_secret
+from app.audit import service as audit
 from app.config import Settings
 from app.db.database import Database
 from app.db.migrations import migration_conninfo
 from app.db.scope import Scope
-from app.erasure import audit
 from app.errors import NotFound
 from app.main import open_database
 from app.paging import CursorSigner, Page
@@ -26,7 +26,6 @@ from app.tenancy.schemas import (
     TenantCreate,
     TenantCreated,
 )
-from app.tenancy.tenants import acting_scope
 
 PLATFORM = Principal(tenant_id="", key_id=PLATFORM_KEY_ID, kind="platform")
 BATCH = 200

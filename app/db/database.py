@@ -73,6 +73,10 @@ class Session:
         """Change the scope of the transaction, for work of a tenant in one of its projects."""
         await self.execute(SET_SCOPE, scope_parameters(who))
 
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Run a callback once the commit is durable, and never otherwise."""
+        self._after_commit.append(callback)
+
     def wake_workers(self) -> None:
         """Notify the workers once, after the commit."""
         if self._wakeups.soon not in self._after_commit:

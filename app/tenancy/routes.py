@@ -8,7 +8,7 @@ from litestar import Response, Router, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
-from app.access import Work
+from app.access import Work, acting_scope
 from app.db.database import Session
 from app.db.scope import Scope
 from app.errors import BadRequest
@@ -40,7 +40,6 @@ from app.tenancy.schemas import (
     is_agent_id,
 )
 from app.tenancy.settings import PipelineSettings
-from app.tenancy.tenants import acting_scope
 from app.web.auth import Access
 from app.web.idempotency import encode_outcome
 from app.web.reference import also

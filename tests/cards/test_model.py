@@ -14,8 +14,7 @@ from tests.cards.shared import Superuser, built, cards, forced, text, values
 from tests.conftest import Tenancy, TestDatabase
 from tests.erasure.shared import revoke, tombstone
 from tests.facts.conftest import UNLIMITED
-from tests.facts.shared import body, fact, new
-from tests.facts.upkeep.shared import garden
+from tests.facts.shared import body, fact, garden, new
 from tests.long import sized
 
 STEPS = sized(20, 70)

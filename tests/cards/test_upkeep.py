@@ -28,8 +28,7 @@ from tests.cards.shared import (
     values,
 )
 from tests.conftest import Tenancy, TestDatabase
-from tests.facts.shared import entity, fact, new, predicate, write, year
-from tests.facts.upkeep.shared import finish_job
+from tests.facts.shared import entity, fact, finish_job, new, predicate, write, year
 
 
 def stale(client: httpx.Client, name: str) -> bool:

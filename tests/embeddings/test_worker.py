@@ -14,15 +14,15 @@ import pytest
 from app.access import SCOPES, Principal, new_id
 from app.cli.administration import create_project, create_tenant
 from app.erasure.schemas import TombstoneCreate, TombstoneRevoke
-from app.erasure.tombstones import create_tombstone, revoke_tombstone
+from app.erasure.tombstones import create_tombstone, custodian, revoke_tombstone
+from app.facts.retractions import retract_fact
 from app.facts.schemas import FactRetract
-from app.facts.writing import retract_fact
 from app.notes.schemas import NotePatch
 from app.notes.service import delete_note, patch_note
 from app.providers.base import Matrix
 from app.providers.fake import FakeEmbedder
 from app.tenancy.schemas import ProjectCreate, TenantCreate
-from tests.embeddings.conftest import ROBIN, Bench, once
+from tests.embeddings.conftest import ROBIN, Bench
 
 pytestmark = pytest.mark.anyio
 
@@ -154,14 +154,16 @@ async def test_what_is_hidden_while_it_is_embedded_gets_no_vector_until_it_comes
     async with bench.working():
         await slow.asked.wait()
         asked = TombstoneCreate(entity="Mallory", reason="a test")
-        made = await create_tombstone(bench.db, admin, data=asked, once=once(admin))
+        async with bench.db.tenant(custodian(admin)) as session:
+            made = await create_tombstone(session, admin, data=asked)
         slow.go_on.set()
         await bench.drained()
         assert {str(row["owner_id"]) for row in bench.vectors} == {seen}
         assert bench.one("SELECT vectors FROM embedding_counts") == 1
-        hidden = UUID(msgspec.json.decode(made.body)["tombstone"]["tombstone_id"])
+        hidden = made.value.tombstone.tombstone_id
         back = TombstoneRevoke(reason="a test")
-        await revoke_tombstone(bench.db, admin, tombstone_id=hidden, data=back, once=once(admin))
+        async with bench.db.tenant(custodian(admin)) as session:
+            await revoke_tombstone(session, admin, tombstone_id=hidden, data=back)
         await bench.drained()
     kept = {(str(row["owner_id"]), row["suppression"]) for row in bench.vectors}
     assert kept == {(seen, 0), (told, 0), (known, 0)}
