@@ -96,7 +96,7 @@ def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
     """Return the scope of an administrative call: the caller's tenant, or the one the platform key names."""
     if who.kind == "platform":
         if tenant_id is None:
-            raise BadRequest("tenant_id: the platform key belongs to no tenant, so name one.", code="tenant_required")
+            raise BadRequest("tenant_id: the platform key belongs to no tenant; name one.", code="tenant_required")
         return Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)
     if tenant_id is not None and tenant_id != who.tenant_id:
         raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found")

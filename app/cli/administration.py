@@ -1,4 +1,4 @@
-"""Administration from the command line: the same use cases as over HTTP, as the platform."""
+"""Administration from the command line: the use cases of tenancy and audit, run as the platform."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Runs one piece of work on a database that is opened and closed around it."""
+    """Run work on a database that is opened before and closed after it."""
 
     async def run() -> T:
         db = open_database(settings)
@@ -66,12 +66,12 @@ async def create_key(db: Database, data: KeyCreate) -> KeyIssued:
 
 
 def _signer() -> CursorSigner:
-    # These cursors never leave the process, so any secret will do.
+    # These cursors never leave the process, so any secret works.
     return CursorSigner(new_secret().encode())
 
 
 async def tenant_ids(db: Database) -> list[str]:
-    """All tenants."""
+    """Return the ids of all tenants."""
     found: list[str] = []
     signer, cursor = _signer(), None
     while True:
@@ -82,7 +82,7 @@ async def tenant_ids(db: Database) -> list[str]:
 
 
 async def list_keys(db: Database, tenant_id: str | None) -> list[dict[str, Any]]:
-    """Keys of one tenant, or of all."""
+    """Return the keys of one tenant, or of all."""
     signer = _signer()
     listed: list[dict[str, Any]] = []
     for tenant in [tenant_id] if tenant_id else await tenant_ids(db):
@@ -113,14 +113,14 @@ async def rotate_key(db: Database, key_id: UUID, tenant_id: str | None, data: Ke
 
 
 async def revoke_key(db: Database, key_id: UUID, tenant_id: str | None) -> dict[str, Any]:
-    """Revokes a key."""
+    """Revoke a key."""
     tenant = await _tenant_of(db, key_id, tenant_id)
     await keys.revoke_key(db, PLATFORM, tenant_id=tenant, key_id=key_id)
     return {"key_id": str(key_id), "tenant_id": tenant, "revoked": True}
 
 
 async def verify_audit(db: Database, tenant_id: str | None, head: tuple[int, str] | None) -> list[audit.Verdict]:
-    """Goes through the audit log of one tenant, or of all."""
+    """Verify the audit log of one tenant, or of all."""
     known = await tenant_ids(db)
     if tenant_id is not None and tenant_id not in known:
         raise NotFound(f"There is no tenant {tenant_id}.", code="tenant_not_found")
@@ -128,7 +128,7 @@ async def verify_audit(db: Database, tenant_id: str | None, head: tuple[int, str
 
 
 def as_owner(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Runs what the service itself may not do, on the connection of the owner."""
+    """Run work on the connection of the owner, for what the service role is not allowed to do."""
 
     async def run() -> T:
         owner = Database(migration_conninfo(settings), pool_size=1)
@@ -141,17 +141,17 @@ def as_owner(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a first start made; the keys are shown once."""
+    """The keys of the tenant demo, which are shown once."""
 
     admin_key: str
     agent_key: str
 
 
 async def ensure_demo(db: Database) -> Demo | None:
-    """Tenant demo with project default and two keys, or None when the tenant was there already."""
-    made = await create_tenant(db, TenantCreate(tenant_id="demo", name="Demo"))
+    """Create tenant demo with project default and two keys, or return None when it has keys already."""
+    created = await create_tenant(db, TenantCreate(tenant_id="demo", name="Demo"))
     await create_project(db, ProjectCreate(tenant_id="demo", project_id="default", name="Default"))
-    if not made.created and await list_keys(db, "demo"):
+    if not created.created and await list_keys(db, "demo"):
         return None
     admin = await create_key(db, KeyCreate(tenant_id="demo", kind="admin", name="demo admin"))
     agent = await create_key(

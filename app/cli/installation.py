@@ -1,4 +1,4 @@
-"""Where this installation keeps its database: the embedded server, or the one DATABASE_URL names."""
+"""The database of an installation: the embedded server, or the one of DATABASE_URL."""
 
 import threading
 from collections.abc import Callable, Generator

@@ -1,4 +1,4 @@
-"""What all commands share: how they are declared, how they reach the database and how they answer."""
+"""Declaration of commands, their access to the database, and their output."""
 
 import argparse
 import json
@@ -11,22 +11,22 @@ from app.errors import BadRequest
 
 Handler = Callable[[argparse.Namespace, Settings], int]
 
-EPILOG = "Without DATABASE_URL an embedded PostgreSQL is used; its data are in .palimpsest/ or PALIMPSEST_HOME."
+EPILOG = "Without DATABASE_URL an embedded PostgreSQL is used, with its data in .palimpsest/ or PALIMPSEST_HOME."
 
 
 def say(line: str) -> None:
-    """Progress, for the person who waits; data go to standard output alone."""
+    """Print progress to standard error; standard output is for results."""
     print(f"==> {line}", file=sys.stderr, flush=True)
 
 
-def group(commands: Any, name: str, text: str) -> Any:
-    """A group of commands."""
+def add_group(commands: Any, name: str, text: str) -> Any:
+    """Add a group of commands and return its subparsers."""
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
-def command(commands: Any, name: str, run: Handler, text: str) -> argparse.ArgumentParser:
-    """One command, with what runs it."""
+def add_command(commands: Any, name: str, run: Handler, text: str) -> argparse.ArgumentParser:
+    """Add a command with the function that runs it."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=EPILOG
     )
@@ -34,21 +34,21 @@ def command(commands: Any, name: str, run: Handler, text: str) -> argparse.Argum
     return parser
 
 
-def takes_json(parser: argparse.ArgumentParser) -> None:
-    """The flag for those whose answer may be JSON."""
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that prints the result as JSON."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def show(options: argparse.Namespace, data: Any, line: str) -> int:
-    """The answer, as JSON or as a line for people; the exit code."""
+def print_result(options: argparse.Namespace, data: Any, text: str) -> int:
+    """Print the result as JSON or as text, and return exit code 0."""
     import msgspec
 
-    print(json.dumps(msgspec.to_builtins(data), indent=2) if options.json else line)
+    print(json.dumps(msgspec.to_builtins(data), indent=2) if options.json else text)
     return 0
 
 
-def convert(body: dict[str, Any], kind: Any, *, option: str | None = None) -> Any:
-    """What was typed as what is asked for, or the error that names its field."""
+def convert_options(body: dict[str, Any], kind: Any, *, option: str | None = None) -> Any:
+    """Return options as a Struct, or raise BadRequest that names the field or option."""
     import msgspec
 
     try:
@@ -57,8 +57,8 @@ def convert(body: dict[str, Any], kind: Any, *, option: str | None = None) -> An
         raise BadRequest(f"{option}: {problem}" if option else str(problem)) from problem
 
 
-def administer(settings: Settings, work: Callable[[Any], Any]) -> Any:
-    """Does some work on the database as the service would."""
+def run_on_database(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    """Run work on the database as the service, after migrating an embedded one."""
     from app.cli.administration import with_database
     from app.cli.installation import database_of, migrate
 
@@ -68,8 +68,8 @@ def administer(settings: Settings, work: Callable[[Any], Any]) -> Any:
         return with_database(ready, work)
 
 
-def as_owner(settings: Settings, work: Callable[[Any], Any]) -> Any:
-    """Does some work on the database as its owner."""
+def run_as_owner(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    """Run work on the database as its owner."""
     from app.cli import administration
     from app.cli.installation import database_of
 
