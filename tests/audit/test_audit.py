@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,13 +18,15 @@ from tests.service import palimpsest
 pytestmark = pytest.mark.usefixtures("worker")
 
 
-def wait_sealed(database: TestDatabase, *, seconds: float = 30) -> None:
-    """Returns once nothing waits to be sealed."""
+def wait_sealed(database: TestDatabase, *, seconds: float = 60, nudge: bool = True) -> None:
+    """Return once the worker has sealed all lines; it is asked to begin now unless its own schedule is tested."""
     deadline = time.monotonic() + seconds
     with psycopg.connect(database.superuser, autocommit=True) as connection:
         while time.monotonic() < deadline:
             if connection.execute("SELECT count(*) FROM audit_log WHERE sequence IS NULL").fetchone() == (0,):
                 return
+            if nudge:
+                connection.execute("SELECT * FROM schedule_seals()")
             time.sleep(0.05)
     raise AssertionError("not sealed")
 
@@ -61,6 +64,7 @@ def test_each_act_writes_its_line(robin: httpx.Client, admin: httpx.Client, data
     held = admin.get("/v1/facts", params={"entity": name, "as_of": one["created_at"]})
     assert held.json()["tombstone_notices"]
     revoke(admin, hold)
+    wait_sealed(database, nudge=False)
     found = after(database, admin, known)
     assert kinds(found) == [
         ("fact_write", "assert"),
@@ -169,7 +173,7 @@ def test_nobody_waits_for_the_audit_log(robin: httpx.Client, database: TestDatab
 
 
 @pytest.fixture
-def chain(fresh_database: TestDatabase) -> psycopg.Connection[Any]:
+def chain(fresh_database: TestDatabase) -> Iterator[psycopg.Connection[Any]]:
     """A sealed chain of ten lines in a database of its own."""
     tenancy = Tenancy(fresh_database)
     tenancy.tenant("solo")

@@ -423,7 +423,12 @@ def test_the_functions_know_no_other_project_or_tenant(robin: httpx.Client, name
 
 def principal(agent: str = "robin") -> Principal:
     return Principal(
-        tenant_id="acme", project_id="default", agent_id=agent, key_id="test", kind="agent", scopes=("facts:read",)
+        tenant_id="acme",
+        project_id="default",
+        agent_id=agent,
+        key_id="test",
+        kind="agent",
+        scopes=frozenset({"facts:read"}),
     )
 
 

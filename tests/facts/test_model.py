@@ -1,6 +1,6 @@
 """Random writes, retractions, activations and merges against a model: the database keeps exactly its timelines.
 
-`PALIMPSEST_MODEL_STEPS=200000` runs the long mode.
+`make test-long` takes more steps; PALIMPSEST_MODEL_STEPS=200000 says how many.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -40,8 +40,9 @@ from app.paging import Page
 from app.read_context import ReadContext
 from tests.conftest import TestDatabase
 from tests.facts.timeline_model import FOREVER, Belief, Model
+from tests.long import ALL_HEALTH_CHECKS, sized
 
-STEPS = int(os.environ.get("PALIMPSEST_MODEL_STEPS", "2000"))
+STEPS = int(os.environ.get("PALIMPSEST_MODEL_STEPS", sized(600, 10_000)))
 STEPS_A_RUN = 40
 POINTS = 20
 
@@ -85,11 +86,11 @@ class Timelines(RuleBasedStateMachine):
             scopes=frozenset(AGENT_SCOPES),
         )
         self.random = random.Random(World.runs)
-        self.moments: list[datetime] = []
+        self.moments: list[datetime | None] = []
         self.ids: dict[str, str] = {}
         self.names: dict[str, str] = {name: name for name in (*SUBJECTS, *PLACES)}
         for name, cardinality in ((SINGLE, "single"), (MULTI, "multi")):
-            data = PredicateCreate(name=name, cardinality=cardinality, status="active")
+            data = msgspec.convert({"name": name, "cardinality": cardinality, "status": "active"}, PredicateCreate)
             self.run(self.commit(lambda session, data=data: predicates.create_predicate(session, self.who, data=data)))
         self.model.single.add(SINGLE)
 
@@ -113,7 +114,7 @@ class Timelines(RuleBasedStateMachine):
             fact_id=fact["fact_id"] if created else "unexpected",
             subject=self.names[item["subject"]],
             predicate=item["predicate"],
-            object=self.names.get(target, target),
+            object=str(self.names.get(target, target)),
             start=item["valid_from"] or now,
             end=item["valid_to"] or FOREVER,
             created=now,
@@ -316,7 +317,7 @@ class Timelines(RuleBasedStateMachine):
 @pytest.fixture
 def world(database: TestDatabase) -> Iterator[None]:
     with psycopg.connect(database.superuser, autocommit=True) as connection:
-        connection.execute("ALTER DATABASE " + database.name + " SET synchronous_commit = off")
+        connection.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = off".encode())
     with asyncio.Runner() as loop:
         World.loop = loop
         World.db = Database(database.app, pool_size=2)
@@ -333,7 +334,7 @@ def test_the_database_keeps_the_timelines_of_the_model(world: None) -> None:
         deadline=None,
         database=None,
         derandomize=STEPS <= 2000,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=ALL_HEALTH_CHECKS,
         # Finding the smallest failing run would take far longer than the runs.
         phases=(Phase.generate,),
     )

@@ -257,6 +257,7 @@ def test_a_conflict_is_resolved_only_once(robin: httpx.Client) -> None:
     made = Dispute(robin)
     made.resolved(winner=made.one["fact_id"])
     before = made.shown()
+    fields: dict[str, Any]
     for fields in ({"winner": made.one["fact_id"]}, {"winner": made.two["fact_id"]}, {"value": "Biel"}):
         assert error(made.resolve(**fields)) == (409, "conflict_already_resolved")
     assert made.shown() == before
@@ -267,6 +268,7 @@ def test_what_ended_by_a_retraction_is_resolved_already(robin: httpx.Client) -> 
     made = Dispute(robin)
     robin.post(f"/v1/facts/{made.two['fact_id']}/retract", json={})
     assert made.shown()["status"] == "resolved"
+    fields: dict[str, Any]
     for fields in ({"winner": made.one["fact_id"]}, {"value": "Biel"}):
         assert error(made.resolve(**fields)) == (409, "conflict_already_resolved")
 
@@ -384,7 +386,8 @@ def test_a_new_value_lasts_as_long_as_what_it_replaces(robin: httpx.Client) -> N
 )
 def test_a_new_value_may_be_of_another_type(robin: httpx.Client, value: Any, kind: str | None, shown: Any) -> None:
     made = Dispute(robin)
-    answer = made.resolved(value=value, **({} if kind is None else {"type": kind}))
+    sent: dict[str, Any] = {"value": value} if kind is None else {"value": value, "type": kind}
+    answer = made.resolved(**sent)
     assert answer["fact"]["object"] == shown
     assert made.current() == [(shown["value"], 1.0)]
 
@@ -530,6 +533,7 @@ def test_the_conflicts_of_what_is_forgotten_are_gone(robin: httpx.Client, admin:
     made = Dispute(robin)
     stone = tombstone(admin, made.subject)
     assert error(robin.get(made.path)) == (404, "conflict_not_found")
+    fields: dict[str, Any]
     for fields in ({"winner": made.one["fact_id"]}, {"value": "Biel"}):
         assert error(made.resolve(**fields)) == (404, "conflict_not_found")
     assert conflicts(robin, entity=made.subject) == []

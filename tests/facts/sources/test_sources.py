@@ -57,7 +57,8 @@ WEIGHED: list[tuple[dict[str, Any], float]] = [
 @pytest.mark.parametrize(("known", "part"), WEIGHED, ids=str)
 def test_identity_and_authority_weigh_as_agreed(known: dict[str, Any], part: float) -> None:
     rest = 0.30 * 0.5 + (0.25 * 0.2 if "identity" in known else 0.35 * 0.1)
-    for mode, weight in (("enforce", 1.0), ("warn", 0.6), ("off", 0.2)):
+    weights: dict[TrustMode, float] = {"enforce": 1.0, "warn": 0.6, "off": 0.2}
+    for mode, weight in weights.items():
         assert judge_source(Record(**known), mode) == pytest.approx(rest + part + 0.10 * weight)
 
 
