@@ -28,6 +28,12 @@ ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = f"palimpsest_test_template_{os.getpid()}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to share one server among processes: some tests change its roles."""
+    if os.environ.get("TEST_DATABASE_URL") and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("TEST_DATABASE_URL names one server, and test processes cannot share it: use -n 0.")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run modules with slow tests first, so that no worker is left alone with a long one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
