@@ -31,11 +31,11 @@ def _head(kind: Kind) -> str:
 _KINDS: tuple[Kind, ...] = ("object", "relationship")
 # The branches that a request works in: its project's main, and the one of what belongs to every project.
 BRANCHES = text(
-    "SELECT main_branch(CAST(:project AS text)) AS own, "
+    "SELECT ensure_main_branch(CAST(:project AS text)) AS own, "
     "(SELECT b.branch_id FROM branches b WHERE b.tenant_id = :tenant AND b.project_id IS NULL AND b.name = 'main') "
     "AS shared"
 )
-SHARED_BRANCH = text("SELECT main_branch(NULL) AS shared")
+SHARED_BRANCH = text("SELECT ensure_main_branch(NULL) AS shared")
 FIND_BRANCH = text(
     "SELECT b.branch_id, b.project_id FROM branches b "
     "WHERE b.tenant_id = :tenant AND b.branch_id = CAST(:branch AS uuid)"

@@ -6,7 +6,7 @@ from sqlalchemy import text
 BIND_ENTITY = text("SELECT * FROM bind_entity(CAST(:entity AS uuid), CAST(:object AS uuid), :admin, :key)")
 
 # The project's main branch; NULL when there is no such project.
-MAIN_BRANCH = "SELECT main_branch(%(project)s) AS branch_id"
+MAIN_BRANCH = "SELECT ensure_main_branch(%(project)s) AS branch_id"
 
 # What has a live object of its own to be made or found: not what is merged, nor whose shared memory a tombstone hides.
 _LOOSE = """
