@@ -1,5 +1,6 @@
 """The project keeps its word: documentation, lock file, package and layout say what is the case."""
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app import __version__
 from tests.service import ROOT
 
 ARCHITECTURE = (ROOT / "app/docs/architecture.md").read_text()
@@ -35,6 +37,13 @@ def test_every_dependency_has_its_line_in_the_documentation() -> None:
         assert (
             re.split(r"[\[<>=~]", requirement)[0].partition("-api")[0].split("-sdk")[0].split("-exporter")[0] in table
         )
+
+
+def test_the_version_is_written_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "app.__version__"}
+    assert importlib.metadata.version("palimpsest") == __version__
 
 
 def test_the_package_list_is_complete() -> None:
@@ -68,6 +77,7 @@ def test_a_built_package_carries_its_migrations_and_pages(tmp_path: Path) -> Non
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"palimpsest-{__version__}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"app/_alembic/env.py", "app/_alembic/versions/0001_ground_floor.py", "app/web/reference.html"} <= names
     assert {"app/docs/index.md", "app/docs/page.html"} <= names
