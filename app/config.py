@@ -137,38 +137,50 @@ class Settings:
         "DATABASE_URL",
         _url,
         None,
-        "Where the service connects, as palimpsest_app. Unset: the embedded PostgreSQL.",
+        "Address of the database for the service, as role palimpsest_app. Unset: the embedded PostgreSQL.",
     )
     database_migration_url: str | None = _setting(
         "DATABASE_MIGRATION_URL",
         _url,
         None,
-        "Where `palimpsest migrate` connects: as palimpsest_owner, or a role that may become it. Unset: DATABASE_URL.",
+        "Address for `palimpsest migrate`, as palimpsest_owner or a role that may become it. Unset: DATABASE_URL.",
     )
     database_direct_url: str | None = _setting(
-        "DATABASE_DIRECT_URL", _url, None, "Past a transaction-mode pooler, for LISTEN. Unset: DATABASE_URL."
+        "DATABASE_DIRECT_URL",
+        _url,
+        None,
+        "Address that bypasses a transaction-mode pooler, for LISTEN. Unset: DATABASE_URL.",
     )
     prepared_statements: bool = _setting(
-        "PREPARED_STATEMENTS", _boolean, True, "Turn off behind a pooler that does not carry prepared statements."
+        "PREPARED_STATEMENTS", _boolean, True, "Set to off behind a pooler that does not carry prepared statements."
     )
     pool_size: int = _setting(
-        "DATABASE_POOL_SIZE", _whole(1, 500), 8, "Connections of each process and kind (hot path; transactions)."
+        "DATABASE_POOL_SIZE",
+        _whole(1, 500),
+        8,
+        "Connections of each process, for the hot path and for transactions each.",
     )
     home: Path = _setting(
         "PALIMPSEST_HOME",
         lambda raw: Path(raw).expanduser().resolve(),
         Path(".palimpsest"),
-        "Data of the embedded server.",
+        "Folder for the data of the embedded PostgreSQL.",
     )
     host: str = _setting("HOST", _host, "127.0.0.1", "Address to listen on.")
     port: int = _setting("PORT", _whole(1, 65535), 8000, "Port to listen on.")
     web_processes: int = _setting("WEB_CONCURRENCY", _whole(1, 64), 1, "API processes that share the port.")
     log_level: str = _setting("LOG_LEVEL", _level, "info", "debug, info, warning or error.")
     rls_policy_strict: bool = _setting(
-        "RLS_POLICY_STRICT", _boolean, True, "Refuse to start when role or policies drifted; off: warn only."
+        "RLS_POLICY_STRICT",
+        _boolean,
+        True,
+        "Refuse to start when role or policies differ from what this release needs. off: only warn.",
     )
     platform_key: str | None = _setting(
-        "PLATFORM_KEY", _secret, None, "The key that makes tenants over HTTP. Unset: only one made on the command line."
+        "PLATFORM_KEY",
+        _secret,
+        None,
+        "The key that creates tenants over HTTP. Unset: only a key made by `palimpsest keys create --kind platform`.",
     )
     cursor_secret: str | None = _setting(
         "CURSOR_SECRET", _secret, None, "Signs page cursors. Unset: a secret kept in the database."
@@ -183,100 +195,114 @@ class Settings:
         "LEGAL_HOLD_DENIED",
         _names,
         frozenset(),
-        "Names of held entities, separated by commas, whose past not even administrators read; * = all.",
+        "Entities under legal hold, separated by commas, that not even administrators may read. * = all.",
     )
     metrics_token: str | None = _setting(
-        "METRICS_TOKEN", _secret, None, "When set, /metrics wants it as a bearer token."
+        "METRICS_TOKEN", _secret, None, "Bearer token that /metrics requires. Unset: /metrics is open."
     )
     max_body_bytes: int = _setting(
-        "MAX_BODY_BYTES", _whole(1024, 256 * 1024 * 1024), 8 * 1024 * 1024, "Largest request body."
+        "MAX_BODY_BYTES", _whole(1024, 256 * 1024 * 1024), 8 * 1024 * 1024, "Largest request body in bytes."
     )
     rate_limit_read: int = _setting(
         "RATE_LIMIT_READ",
         _whole(0, 10**9),
         600_000,
-        "Reads a minute for each key, unless it carries its own; 0 = no limit.",
+        "Reads a minute for each key that has no limit of its own. 0 = no limit.",
     )
     rate_limit_write: int = _setting(
-        "RATE_LIMIT_WRITE", _whole(0, 10**9), 120_000, "Writes a minute for each key; 0 = no limit."
+        "RATE_LIMIT_WRITE", _whole(0, 10**9), 120_000, "Writes a minute for each key. 0 = no limit."
     )
     rate_limit_admin: int = _setting(
-        "RATE_LIMIT_ADMIN", _whole(0, 10**9), 6_000, "Administrative calls a minute for each key; 0 = no limit."
+        "RATE_LIMIT_ADMIN", _whole(0, 10**9), 6_000, "Administrative requests a minute for each key. 0 = no limit."
     )
     rate_limit_expand: int = _setting(
         "RATE_LIMIT_EXPAND",
         _whole(0, 10**9),
         30,
-        "Expansions of the graph a minute for each key, which count as reads too; 0 = no limit.",
+        "Graph expansions a minute for each key; they count as reads too. 0 = no limit.",
     )
     expand_cap: int = _setting(
-        "EXPAND_CAP", _whole(2, 10**6), 60_000, "An expansion's limitNodes times its depth stays below this."
+        "EXPAND_CAP", _whole(2, 10**6), 60_000, "limitNodes times maxDepth of an expansion must stay below this."
     )
-    worker_concurrency: int = _setting("WORKER_CONCURRENCY", _whole(1, 500), 10, "Jobs a worker runs at once.")
+    worker_concurrency: int = _setting("WORKER_CONCURRENCY", _whole(1, 500), 10, "Jobs a worker runs at the same time.")
     lease_seconds: float = _setting(
-        "LEASE_SECONDS", _decimal(0.5, 3600), 30.0, "How long a worker holds a job unheard."
+        "LEASE_SECONDS",
+        _decimal(0.5, 3600),
+        30.0,
+        "Seconds without a heartbeat after which another worker may take a job.",
     )
     poll_seconds: float = _setting(
-        "POLL_SECONDS", _decimal(0.05, 60), 1.0, "How often a worker looks when nobody wakes it."
+        "POLL_SECONDS", _decimal(0.05, 60), 1.0, "Seconds between two looks at the queue when no notification arrives."
     )
     drain_seconds: float = _setting(
-        "DRAIN_SECONDS", _decimal(0, 600), 25.0, "How long running work may finish at SIGTERM."
+        "DRAIN_SECONDS", _decimal(0, 600), 25.0, "Seconds that running requests and jobs get to finish after SIGTERM."
     )
     embedding_model: str | None = _setting(
         "EMBEDDING_MODEL",
         _word,
         None,
-        "PROVIDER/MODEL of a new installation (local, ollama, openai, voyage; or none). Unset: local/all-MiniLM-L6-v2.",
+        "PROVIDER/MODEL of a new installation (local, ollama, openai, voyage), or none. Unset: local/all-MiniLM-L6-v2.",
     )
     embedding_dimensions: int | None = _setting(
         "EMBEDDING_DIMENSIONS",
         _whole(1, 100_000),
         None,
-        "Refuse to start unless vectors of the active model are so long. Unset: as they are.",
+        "Refuse to start unless the active model has this many dimensions. Unset: any.",
     )
-    ollama_url: str = _setting("OLLAMA_URL", _address, "http://127.0.0.1:11434", "Where ollama answers.")
+    ollama_url: str = _setting("OLLAMA_URL", _address, "http://127.0.0.1:11434", "Address of Ollama.")
     openai_base_url: str = _setting(
         "OPENAI_BASE_URL",
         _address,
         "https://api.openai.com/v1",
-        "Where OpenAI, or a server that speaks its API, answers.",
+        "Address of OpenAI or of a compatible server.",
     )
-    openai_api_key: str | None = _setting("OPENAI_API_KEY", _word, None, "The key for it, where it wants one.")
-    voyage_base_url: str = _setting("VOYAGE_BASE_URL", _address, "https://api.voyageai.com/v1", "Where Voyage answers.")
-    voyage_api_key: str | None = _setting("VOYAGE_API_KEY", _word, None, "The key for Voyage.")
+    openai_api_key: str | None = _setting("OPENAI_API_KEY", _word, None, "API key for OPENAI_BASE_URL.")
+    voyage_base_url: str = _setting("VOYAGE_BASE_URL", _address, "https://api.voyageai.com/v1", "Address of Voyage.")
+    voyage_api_key: str | None = _setting("VOYAGE_API_KEY", _word, None, "API key for Voyage.")
     embedding_timeout_seconds: float = _setting(
-        "EMBEDDING_TIMEOUT_SECONDS", _decimal(0.1, 600), 30.0, "How long an embedding provider may take to answer."
+        "EMBEDDING_TIMEOUT_SECONDS", _decimal(0.1, 600), 30.0, "Seconds an embedding provider may take to answer."
     )
-    embed_batch_size: int = _setting("EMBED_BATCH_SIZE", _whole(1, 1000), 32, "Texts embedded and stored at once.")
+    embed_batch_size: int = _setting(
+        "EMBED_BATCH_SIZE", _whole(1, 1000), 32, "Texts in one request to an embedding provider."
+    )
     embed_breaker_min_attempts: int = _setting(
-        "EMBED_BREAKER_MIN_ATTEMPTS", _whole(1, 10**6), 30, "Attempts in five minutes before a failure rate counts."
+        "EMBED_BREAKER_MIN_ATTEMPTS",
+        _whole(1, 10**6),
+        30,
+        "Attempts within five minutes before the failure rate is judged.",
     )
     embed_failure_rate_breaker: float = _setting(
-        "EMBED_FAILURE_RATE_BREAKER", _decimal(0, 1), 0.4, "Share of failures above which a provider is left alone."
+        "EMBED_FAILURE_RATE_BREAKER", _decimal(0, 1), 0.4, "Failure rate above which a provider gets a pause."
     )
     embed_breaker_half_open_seconds: float = _setting(
         "EMBED_BREAKER_HALF_OPEN_SECONDS",
         _decimal(0.01, 86_400),
         120.0,
-        "How often a provider that is left alone is asked again, with three texts at the most.",
+        "Seconds between two tries, of at most three texts, of a provider that has a pause.",
     )
     embed_reembed_seconds: float = _setting(
-        "EMBED_REEMBED_SECONDS", _decimal(0, 86_400), 30.0, "What changes again sooner than this waits to be embedded."
+        "EMBED_REEMBED_SECONDS",
+        _decimal(0, 86_400),
+        30.0,
+        "Seconds before a text that changed again is embedded again.",
     )
     document_fetch: bool = _setting(
-        "DOCUMENT_FETCH", _boolean, True, "Whether documents may be pages that are fetched from the web."
+        "DOCUMENT_FETCH", _boolean, True, "Whether documents may be web pages that the service fetches."
     )
     document_fetch_networks: frozenset[str] = _setting(
         "DOCUMENT_FETCH_NETWORKS",
         _networks,
         frozenset(),
-        "Networks in CIDR form, separated by commas, that pages are fetched from although they are not public.",
+        "Private networks that pages may be fetched from, in CIDR form, separated by commas.",
     )
     document_fetch_seconds: float = _setting(
-        "DOCUMENT_FETCH_SECONDS", _decimal(0.1, 600), 30.0, "How long fetching a page may take as a whole."
+        "DOCUMENT_FETCH_SECONDS", _decimal(0.1, 600), 30.0, "Seconds that fetching a page may take in all."
     )
     otlp_endpoint: str | None = _setting(
-        "OTEL_EXPORTER_OTLP_ENDPOINT", _endpoint, None, "Where traces go (OTLP over HTTP). Unset: no traces."
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        _endpoint,
+        None,
+        "Address of an OpenTelemetry collector (OTLP over HTTP). Unset: no traces.",
     )
 
     @property
