@@ -1,1 +1,8 @@
 """The queue: enqueue in the writer's transaction, lease fairly between tenants, end every job exactly once."""
+
+from app.domains import Domain
+
+domain = Domain(
+    routers=("app.jobs.routes",),
+    tables=("app.jobs.tables",),
+)

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from app.access import new_id
 from app.db.database import Session
 from app.db.scope import Scope
 from app.errors import Conflict
 from app.jobs import queries
-from app.web.auth import new_id
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from app.config import Settings
 from app.db.database import Database, Session
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import AppError
@@ -129,6 +130,15 @@ class Job:
 Handler = Callable[[Job], Awaitable[None]]
 
 
+class JobContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a domain builds its job handlers from."""
+
+    db: Database
+    settings: Settings
+    embedders: Any
+    """The Embedders of this process; named by no type here, since the domain that owns it stands above jobs."""
+
+
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
     """A handler and its way of retrying."""
 
@@ -155,6 +165,12 @@ class Registry:
 
     def __getitem__(self, kind: str) -> Registered:
         return self._handlers[kind]
+
+    def is_busy(self, kind: str) -> bool:
+        """Return whether the handler of a kind says that it has much to do in this process."""
+        registered = self._handlers.get(kind)
+        busy: Callable[[], bool] | None = getattr(registered and registered.handler, "is_busy", None)
+        return busy is not None and busy()
 
     @property
     def kinds(self) -> list[str]:

@@ -6,10 +6,11 @@ from uuid import UUID
 from litestar import Router, get, post
 from litestar.params import FromPath, QueryParameter
 
+from app.access import Principal, require_project
 from app.jobs import service
 from app.jobs.schemas import JobList, JobRead, Status
-from app.web.auth import Access, Principal, require_project
-from app.web.pages import Page
+from app.paging import Page
+from app.web.auth import Access
 from app.web.requests import ApiRequest, Cursor, Cursors, Db, Limit, Who, admit, hot_path
 
 READERS = ("notes:read", "facts:read", "graph:read", "admin")

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from app.access import Principal
 from app.db.database import Database, Row
 from app.errors import Conflict, Forbidden, NotFound
 from app.jobs import queries
 from app.jobs.schemas import JobList, JobRead
-from app.web.auth import Authenticator, Credentials, Principal
-from app.web.pages import Page
+from app.paging import Page
+from app.web.auth import Authenticator, Credentials
 
 # How often somebody who waits has a look.
 FIRST_LOOK_SECONDS = 0.03

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal
 from app.db.database import Row, Session
 from app.notes import queries
 from app.notes.content import normalize_content
 from app.notes.storing import change_note
 from app.tenancy import gardens
-from app.web.auth import Principal
 
 # Who changed a note, in its history.
 PIPELINE = "pipeline"

@@ -7,6 +7,7 @@ from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from app.errors import BadRequest
+from app.inputs import parse_moment
 from app.notes import service
 from app.notes.schemas import (
     HistoryList,
@@ -20,12 +21,11 @@ from app.notes.schemas import (
     NoteRecover,
     NoteType,
 )
+from app.paging import Page
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
-from app.web.inputs import parse_moment
-from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
@@ -43,7 +43,7 @@ Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601
 async def create_note(
     db: Db,
     who: Who,
-    once: OnceOnly,
+    idempotent: Idempotent,
     data: JSONBody[NoteCreate],
     wait: Annotated[
         Literal["extraction"] | None, QueryParameter(description="Answer when the note is extracted, or time is over.")
@@ -53,16 +53,16 @@ async def create_note(
     """201 when it is new, 200 with `deduplicated: true` when the same live note was there already. Where the project
     has its notes extracted, `job_id` is the job to follow; with `?wait=extraction` the answer comes when it has ended,
     or after `wait_seconds`: `extraction_status` tells which."""
-    answer = await service.create_note(db, who, data=data, once=once)
+    answer = await service.create_note(db, who, data=data, once=idempotent)
     if wait is not None:
         answer = await service.wait_for_extraction(db, who, answer, seconds=wait_seconds)
     return respond(answer)
 
 
 @post("/notes/batch", opt={"access": WRITE}, status_code=200, summary="Store many notes", tags=["notes"])
-async def create_notes(db: Db, who: Who, once: OnceOnly, data: JSONBody[NoteBatch]) -> Response[NoteBatchDone]:
+async def create_notes(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[NoteBatch]) -> Response[NoteBatchDone]:
     """Up to 1,000 in one transaction: all or none by default; `atomic: false` answers a result for each."""
-    return respond(await service.create_notes(db, who, data=data, once=once))
+    return respond(await service.create_notes(db, who, data=data, once=idempotent))
 
 
 @get("/notes", opt={"access": READ}, summary="List notes", tags=["notes"])

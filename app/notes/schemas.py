@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.batches import ItemError
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
-from app.web.batches import ItemError
 
 NoteType = Literal[
     "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk"

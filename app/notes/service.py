@@ -7,8 +7,11 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, new_id, require_project
+from app.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, TooLarge
+from app.inputs import as_utc
 from app.jobs import service as jobs
 from app.notes import queries
 from app.notes.content import normalize_content
@@ -26,13 +29,10 @@ from app.notes.schemas import (
     NoteResult,
 )
 from app.notes.storing import change_note, extract_notes, mark_extraction, note_not_found, present_note, store_notes
+from app.paging import Page
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
-from app.web.auth import Principal, new_id, require_project
-from app.web.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.web.idempotency import Answer, Once
-from app.web.inputs import as_utc
-from app.web.pages import Page
 
 MAX_CONTENT_BYTES = 64 * 1024
 RECOVERABLE = timedelta(days=30)

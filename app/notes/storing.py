@@ -7,11 +7,11 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, new_id, require_project
 from app.db.database import Row, Session
 from app.errors import NotFound
 from app.notes import queries
 from app.notes.schemas import NoteRead
-from app.web.auth import Principal, new_id, require_project
 
 # What history keeps of a change, beside the words.
 RESTORED = frozenset({"type", "tags", "author", "occurred_at", "pinned"})

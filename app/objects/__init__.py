@@ -1,1 +1,17 @@
 """Objects: what is curated. Typed by JSON Schema, versioned, linked by typed relationships."""
+
+from app.domains import Domain
+
+domain = Domain(
+    routers=(
+        "app.objects.entity_links.routes",
+        "app.objects.types.routes",
+        "app.objects.routes",
+        "app.objects.traversal.routes",
+    ),
+    tables=(
+        "app.objects.types.tables",
+        "app.objects.tables",
+    ),
+    dependencies=("app.objects.traversal.dependencies",),
+)

@@ -5,10 +5,12 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal
+from app.batches import Item, check_size, convert_item, stop_if_atomic
 from app.db.database import Database, Session
+from app.db.retries import retried
 from app.errors import AppError, BadRequest
-from app.facts.retries import retried
-from app.objects.relating import refuse_foreign, store_relationships
+from app.objects.relationships import refuse_foreign, store_relationships
 from app.objects.schemas import (
     BatchObject,
     BatchRelationship,
@@ -21,10 +23,8 @@ from app.objects.schemas import (
     RelationshipRead,
     RelationshipResult,
 )
-from app.objects.storing import store_objects
-from app.objects.versioning import present
-from app.web.auth import Principal
-from app.web.batches import Item, check_size, convert_item, stop_if_atomic
+from app.objects.service import store_objects
+from app.objects.versions import present
 from app.web.idempotency import Answer, Once
 
 

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import msgspec
 
+from app.access import Principal
 from app.db.database import Row
 from app.errors import BadRequest, Forbidden, TooLarge
-from app.objects.changes import encode_canonical, hash_content
-from app.objects.pointers import parse_pointer, point_at
+from app.inputs import as_utc
+from app.objects.diff import encode_canonical, hash_content
+from app.objects.json_pointer import parse_pointer, point_at
 from app.objects.types.validation import measure
-from app.web.auth import Principal
-from app.web.inputs import as_utc
 
 MAX_PROPERTIES_BYTES = 256 * 1024
 MAX_EVIDENCE_BYTES = 64 * 1024

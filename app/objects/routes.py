@@ -8,8 +8,8 @@ from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from app.errors import BadRequest
-from app.facts.times import parse_as_of
-from app.objects import batches, relating, storing
+from app.facts.as_of import parse_as_of
+from app.objects import batches, relationships, service
 from app.objects.schemas import (
     GraphBatch,
     GraphBatchDone,
@@ -26,10 +26,10 @@ from app.objects.schemas import (
     RelationshipRead,
     RelationshipVersions,
 )
+from app.paging import Page
 from app.web.auth import Access
-from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",))
 WRITE = Access(work="write", scopes=("graph:write",))
@@ -54,10 +54,12 @@ def _tagged(body: ObjectRead | RelationshipRead) -> Response[Any]:
 
 
 @post("/graph/objects", opt={"access": WRITE}, summary="Make an object", tags=["objects"])
-async def create_object(db: Db, who: Who, once: OnceOnly, data: JSONBody[ObjectCreate]) -> Response[ObjectCreated]:
+async def create_object(
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectCreate]
+) -> Response[ObjectCreated]:
     """Checked by its type's JSON Schema (422 `object_schema_validation_failed` with every error). A type that is not
     registered takes any properties; the answer says so in `warnings`."""
-    return respond(await storing.create_object(db, who, data=data, once=once))
+    return respond(await service.create_object(db, who, data=data, once=idempotent))
 
 
 @post(
@@ -66,10 +68,12 @@ async def create_object(db: Db, who: Who, once: OnceOnly, data: JSONBody[ObjectC
     summary="Make many objects and relationships",
     tags=["objects"],
 )
-async def create_batch(db: Db, who: Who, once: OnceOnly, data: JSONBody[GraphBatch]) -> Response[GraphBatchDone]:
+async def create_batch(
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[GraphBatch]
+) -> Response[GraphBatchDone]:
     """Up to 1,000 together in one transaction, all or none. Give an object a `ref` and relationships of the batch can
     name it by `src_ref` and `dst_ref`. An error names the list and the index."""
-    return respond(await batches.create_batch(db, who, data=data, once=once))
+    return respond(await batches.create_batch(db, who, data=data, once=idempotent))
 
 
 @get("/graph/objects", opt={"access": READ}, summary="List objects", tags=["objects"])
@@ -109,7 +113,7 @@ async def list_objects(
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
         raise BadRequest("deleted: labels and properties are looked up among live objects; leave them out.")
     page = Page(cursors, who, "objects", limit=limit, cursor=cursor, filters=sorted(filters.items()))
-    return await storing.list_objects(db, who, filters=filters, page=page)
+    return await service.list_objects(db, who, filters=filters, page=page)
 
 
 def _contained(text: str | None) -> str | None:
@@ -141,7 +145,7 @@ async def get_object(
     known = parse_as_of(as_of)
     if known is not None and branch_id is not None:
         raise BadRequest("branch_id: not beside as_of, which reads the project's main.")
-    found = await storing.get_object(
+    found = await service.get_object(
         db, who, object_id=object_id, branch_id=branch_id, as_of=known, deleted=include_deleted
     )
     return _tagged(found)
@@ -154,13 +158,13 @@ async def patch_object(
     """A JSON merge patch makes a new version. The id of a version that is not the head, or another version in
     `If-Match`, is 409 `cannot_patch_non_head_version`; what changes nothing is 409 `no_effective_change` and makes no
     version."""
-    return _tagged(await storing.patch_object(db, who, object_id=object_id, data=data, if_match=if_match))
+    return _tagged(await service.patch_object(db, who, object_id=object_id, data=data, if_match=if_match))
 
 
 @delete("/graph/objects/{object_id:uuid}", opt={"access": WRITE}, summary="Delete an object", tags=["objects"])
 async def delete_object(db: Db, who: Who, object_id: FromPath[UUID], if_match: IfMatch = None) -> None:
     """By a new version: its history can still be read, and it can be restored. Its relationships go with it."""
-    await storing.delete_object(db, who, object_id=object_id, if_match=if_match)
+    await service.delete_object(db, who, object_id=object_id, if_match=if_match)
 
 
 @post(
@@ -172,7 +176,7 @@ async def delete_object(db: Db, who: Who, object_id: FromPath[UUID], if_match: I
 )
 async def restore_object(db: Db, who: Who, object_id: FromPath[UUID]) -> Response[ObjectRead]:
     """With the relationships that were deleted with it, where their other end lives and their place is free."""
-    return _tagged(await storing.restore_object(db, who, object_id=object_id))
+    return _tagged(await service.restore_object(db, who, object_id=object_id))
 
 
 @get(
@@ -189,7 +193,7 @@ async def list_object_versions(
 ) -> ObjectVersions:
     """Newest first; also of a deleted object."""
     page = Page(cursors, who, "object-versions", limit=limit, cursor=cursor, object_id=object_id)
-    return await storing.list_object_versions(db, who, object_id=object_id, summaries=summaries, page=page)
+    return await service.list_object_versions(db, who, object_id=object_id, summaries=summaries, page=page)
 
 
 @post(
@@ -200,12 +204,12 @@ async def list_object_versions(
     responses=also(200, RelationshipCreated, "They were linked so already; what is new of it was taken on."),
 )
 async def create_relationship(
-    db: Db, who: Who, once: OnceOnly, data: JSONBody[RelationshipAsk]
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipAsk]
 ) -> Response[RelationshipCreated]:
     """There is one live relationship of a type from one object to another: the same again makes a new version of it
     where it says something new. Where the type allows one only, a second is 400
     `relationship_multiplicity_violation`."""
-    return respond(await relating.create_relationship(db, who, ask=data, once=once))
+    return respond(await relationships.create_relationship(db, who, ask=data, once=idempotent))
 
 
 @get("/graph/relationships", opt={"access": READ}, summary="List relationships", tags=["relationships"])
@@ -230,7 +234,7 @@ async def list_relationships(
         "deleted": deleted,
     }
     page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, filters=sorted(filters.items()))
-    return await relating.list_relationships(db, who, filters=filters, page=page)
+    return await relationships.list_relationships(db, who, filters=filters, page=page)
 
 
 @get(
@@ -244,7 +248,7 @@ async def get_relationship(
 ) -> Response[RelationshipRead]:
     """By its canonical id as it is now, or with `as_of` as it stood then; by the id of an earlier version that one."""
     known = parse_as_of(as_of)
-    found = await relating.get_relationship(
+    found = await relationships.get_relationship(
         db, who, relationship_id=relationship_id, as_of=known, deleted=include_deleted
     )
     return _tagged(found)
@@ -261,7 +265,7 @@ async def patch_relationship(
 ) -> Response[RelationshipRead]:
     """A JSON merge patch makes a new version; guarded as that of an object. What it links never changes."""
     return _tagged(
-        await relating.patch_relationship(db, who, relationship_id=relationship_id, data=data, if_match=if_match)
+        await relationships.patch_relationship(db, who, relationship_id=relationship_id, data=data, if_match=if_match)
     )
 
 
@@ -273,7 +277,7 @@ async def patch_relationship(
 )
 async def delete_relationship(db: Db, who: Who, relationship_id: FromPath[UUID], if_match: IfMatch = None) -> None:
     """By a new version: its history can still be read, and it can be restored."""
-    await relating.delete_relationship(db, who, relationship_id=relationship_id, if_match=if_match)
+    await relationships.delete_relationship(db, who, relationship_id=relationship_id, if_match=if_match)
 
 
 @post(
@@ -285,7 +289,7 @@ async def delete_relationship(db: Db, who: Who, relationship_id: FromPath[UUID],
 )
 async def restore_relationship(db: Db, who: Who, relationship_id: FromPath[UUID]) -> Response[RelationshipRead]:
     """Where both objects live and its place is free."""
-    return _tagged(await relating.restore_relationship(db, who, relationship_id=relationship_id))
+    return _tagged(await relationships.restore_relationship(db, who, relationship_id=relationship_id))
 
 
 @get(
@@ -305,7 +309,7 @@ async def list_relationship_versions(
 ) -> RelationshipVersions:
     """Newest first; also of a deleted relationship."""
     page = Page(cursors, who, "relationship-versions", limit=limit, cursor=cursor, relationship_id=relationship_id)
-    return await relating.list_relationship_versions(
+    return await relationships.list_relationship_versions(
         db, who, relationship_id=relationship_id, summaries=summaries, page=page
     )
 

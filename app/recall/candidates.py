@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from app.access import Principal, require_project
 from app.db.database import Database
-from app.facts.times import look_back
+from app.facts.as_of import look_back
 from app.recall import queries
-from app.recall.asking import Asked
-from app.recall.means import listed, place
+from app.recall.dependencies import listed, place
+from app.recall.request import Asked
 from app.retrieval import normalisation, threads
 from app.retrieval.normalisation import Scores
 from app.tenancy.settings import PipelineSettings, read_settings
-from app.web.auth import Principal, require_project
 
 # As many from each channel at the most. Notes bring their neighbours along, and vectors are dear: fewer of them find
 # the same, unless many are wanted.

@@ -5,11 +5,11 @@ from collections import OrderedDict
 import structlog
 
 from app.db.database import Database
-from app.recall.embedding.embedders import Embedders
-from app.recall.embedding.models import ActiveModel, ModelRow
-from app.recall.embedding.redactions import RedactionSlow, redacted
-from app.recall.embedding.texts import REDACTED_CHARACTERS, readable
-from app.recall.means import QueryVector
+from app.embeddings.embedders import Embedders
+from app.embeddings.models import ActiveModel, ModelRow
+from app.embeddings.redactions import RedactionSlow, redacted
+from app.embeddings.texts import REDACTED_CHARACTERS, readable
+from app.recall.dependencies import QueryVector
 from app.recall.schemas import EmbeddingRead
 
 # Nobody waits longer for a vector; the local model alone is waited for while it is loaded, once.

@@ -9,8 +9,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
 from app.errors import BadRequest
-from app.recall import recalling, traces
-from app.recall.means import Means
+from app.inputs import invalid_body, parse_moment
+from app.recall import service, traces
+from app.recall.dependencies import Means
 from app.recall.schemas import (
     BUDGET_BOUNDS,
     DEPTH_BOUNDS,
@@ -26,7 +27,6 @@ from app.recall.schemas import (
 )
 from app.tenancy.schemas import VisibilityIn
 from app.web.auth import Access
-from app.web.inputs import invalid_body, parse_moment
 from app.web.requests import AsOf, Db, HoldDenied, Who
 
 READ = Access(work="read", scopes=("facts:read", "notes:read"))
@@ -39,7 +39,7 @@ FROM_ZERO = {"minimum": 0}
 async def post_recall(db: Db, who: Who, recall_means: RecallMeans, data: JSONBody[RecallAsk]) -> RecallRead:
     """Facts and notes, the most fitting first, as many as fit into the token budget: found by their words, by their
     meaning and along the graph. At any two times. Only what this key may read."""
-    return await recalling.recall(db, who, ask=data, means=recall_means)
+    return await service.recall(db, who, ask=data, means=recall_means)
 
 
 @get("/recall", opt={"access": READ}, summary="Recall what fits a short query", tags=["recall"])
@@ -129,7 +129,7 @@ async def get_recall(
         ask = msgspec.convert(asked, RecallAsk, strict=False)
     except msgspec.ValidationError as problem:
         raise invalid_body(problem, RecallAsk, place="query") from problem
-    return await recalling.recall(db, who, ask=ask, means=recall_means)
+    return await service.recall(db, who, ask=ask, means=recall_means)
 
 
 def _weights(text: str) -> Weights:

@@ -7,10 +7,10 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.cards.schemas import CardRead, ReplayedCard
 from app.facts.names import MAX_NAME, MAX_PREDICATE
 from app.facts.schemas import FactRead, TombstoneNotice
 from app.notes.schemas import NoteType
-from app.recall.cards.schemas import CardRead, ReplayedCard
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
 
 Kind = Literal["facts", "notes"]

@@ -1,8 +1,8 @@
 """Recall's own upkeep: traces that have outlived their use, and words read anew in another language."""
 
-from app.jobs.registry import Job
+from app.embeddings.tasks import refresh_lexicon
+from app.jobs.registry import Job, JobContext, Registry
 from app.recall import queries
-from app.recall.embedding.tasks import refresh_lexicon
 
 KEEP_DAYS = 30
 AT_ONCE = 5000
@@ -32,3 +32,8 @@ async def reindex(job: Job) -> None:
         await refresh_lexicon(job.db, job.scope, kinds=(kind,))
     async with job.finishing():
         pass
+
+
+def register_jobs(registry: Registry, _: JobContext) -> None:
+    """Register the jobs of recall."""
+    registry.register("reindex", reindex)

@@ -6,8 +6,10 @@ from uuid import UUID
 
 import msgspec
 
+from app.access import Principal, new_id, require_project
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
+from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
     SYNONYMS,
@@ -21,9 +23,7 @@ from app.tenancy.schemas import (
     MemberRead,
     MemberSet,
 )
-from app.web.auth import Principal, new_id, require_project
 from app.web.idempotency import Answer, Once
-from app.web.pages import Page
 
 
 def _present(row: Row) -> GardenRead:

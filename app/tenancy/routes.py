@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
 from app.errors import BadRequest
+from app.paging import Page
 from app.tenancy import gardens, keys, settings, tenants
 from app.tenancy.schemas import (
     GardenCreate,
@@ -35,9 +36,8 @@ from app.tenancy.schemas import (
 )
 from app.tenancy.settings import PipelineSettings
 from app.web.auth import Access, Work
-from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 PLATFORM = Access(work="admin", kinds=("platform",), project=False)
 ADMIN = Access(work="admin", kinds=("admin", "platform"), scopes=("admin",), project=False)
@@ -70,9 +70,9 @@ async def whoami(who: Who) -> Whoami:
     tags=["administration"],
     responses=also(200, TenantCreated, "It was there already."),
 )
-async def create_tenant(db: Db, once: OnceOnly, data: JSONBody[TenantCreate]) -> Response[TenantCreated]:
+async def create_tenant(db: Db, idempotent: Idempotent, data: JSONBody[TenantCreate]) -> Response[TenantCreated]:
     """Platform key only. 201 when it was made, 200 when it was there already."""
-    return respond(await tenants.create_tenant(db, data=data, once=once))
+    return respond(await tenants.create_tenant(db, data=data, once=idempotent))
 
 
 @get("/admin/tenants", opt={"access": PLATFORM}, summary="List tenants", tags=["administration"])
@@ -88,9 +88,11 @@ async def list_tenants(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cu
     tags=["administration"],
     responses=also(200, ProjectCreated, "It was there already."),
 )
-async def create_project(db: Db, who: Who, once: OnceOnly, data: JSONBody[ProjectCreate]) -> Response[ProjectCreated]:
+async def create_project(
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ProjectCreate]
+) -> Response[ProjectCreated]:
     """201 when it was made, 200 when it was there already. An admin key bound to a project can make no other."""
-    return respond(await tenants.create_project(db, who, data=data, once=once))
+    return respond(await tenants.create_project(db, who, data=data, once=idempotent))
 
 
 @get("/admin/projects", opt={"access": ADMIN}, summary="List projects", tags=["administration"])
@@ -125,10 +127,10 @@ async def put_settings(db: Db, who: Who, project_id: FromPath[str], data: JSONBo
 
 @post("/admin/keys", opt={"access": ADMIN}, summary="Issue a key", tags=["administration"])
 async def create_key(
-    db: Db, who: Who, once: OnceOnly, limits: Limits, data: JSONBody[KeyCreate]
+    db: Db, who: Who, idempotent: Idempotent, limits: Limits, data: JSONBody[KeyCreate]
 ) -> Response[KeyIssued]:
     """The answer shows the key whole, this once. A key grants no scope it lacks, and no more than the usual rates."""
-    return respond(await keys.create_key(db, who, data=data, once=once, limits=limits))
+    return respond(await keys.create_key(db, who, data=data, once=idempotent, limits=limits))
 
 
 @get("/admin/keys", opt={"access": ADMIN}, summary="List keys", tags=["administration"])
@@ -156,20 +158,22 @@ async def revoke_key(db: Db, who: Who, key_id: FromPath[UUID], tenant_id: Tenant
 async def rotate_key(
     db: Db,
     who: Who,
-    once: OnceOnly,
+    idempotent: Idempotent,
     key_id: FromPath[UUID],
     data: JSONBody[KeyRotate | None] = None,
     tenant_id: TenantFilter = None,
 ) -> Response[KeyIssued]:
     """A new secret for the same key. The old one stops at once, or after `grace_seconds`."""
     change = data or KeyRotate()
-    return respond(await keys.rotate_key(db, who, tenant_id=tenant_id, key_id=key_id, data=change, once=once))
+    return respond(await keys.rotate_key(db, who, tenant_id=tenant_id, key_id=key_id, data=change, once=idempotent))
 
 
 @post("/gardens", opt={"access": WRITE}, summary="Make a garden", tags=["gardens"])
-async def create_garden(db: Db, who: Who, once: OnceOnly, data: JSONBody[GardenCreate]) -> Response[GardenCreated]:
+async def create_garden(
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[GardenCreate]
+) -> Response[GardenCreated]:
     """The creator becomes its first admin. The scope cannot be changed later."""
-    return respond(await gardens.create_garden(db, who, data=data, once=once))
+    return respond(await gardens.create_garden(db, who, data=data, once=idempotent))
 
 
 @get("/gardens", opt={"access": READ}, summary="List gardens", tags=["gardens"])

@@ -4,46 +4,23 @@ Every request asks the database (one call), so a revoked key stops at the next r
 path the same call also answers the question.
 """
 
-import hashlib
 import hmac
 import re
-import secrets
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-import uuid_utils
 
+from app.access import PLATFORM_KEY_ID, Kind, Principal, hash_secret, require_project
 from app.db.database import Database
-from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from app.web import queries
 
-SCOPES = (
-    "notes:read",
-    "notes:write",
-    "facts:read",
-    "facts:write",
-    "graph:read",
-    "graph:write",
-    "graph:search:read",
-    "graph:search:debug",
-    "graph:search:citations",
-    "graph:branch:read",
-    "graph:admin:cross-project",
-    "graph:admin:metrics",
-    "history:as_of",
-    "admin",
-)
-AGENT_SCOPES = tuple(scope for scope in SCOPES if scope != "admin" and not scope.startswith("graph:admin"))
-
-Kind = Literal["agent", "admin", "platform"]
+PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 Work = Literal["read", "write", "admin", "expand"]
 
 KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
-PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _NO_LIMITS: dict[str, int] = {}
-PLATFORM_KEY_ID = "00000000-0000-0000-0000-000000000000"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,49 +52,6 @@ class Credentials(msgspec.Struct, frozen=True):
     def arguments(self) -> tuple[UUID, bytes, str]:
         """The arguments of `authenticate`."""
         return (UUID(self.key_id), self.secret_hash, self.project)
-
-
-class Principal(Scope, frozen=True, kw_only=True):
-    """Who calls; it is also the scope of their transactions."""
-
-    key_id: str
-    kind: Kind
-    scopes: frozenset[str] = frozenset()
-    key_project: str | None = None
-    rate_limits: dict[str, int] = msgspec.field(default_factory=dict)
-
-    @property
-    def is_admin(self) -> bool:
-        return self.kind == "admin"
-
-    def across_projects(self) -> Self:
-        """The same caller over all projects of the tenant, when the key is bound to none."""
-        if self.kind == "agent" or self.key_project is not None:
-            return self
-        return msgspec.structs.replace(self, reach=CROSS_PROJECT)
-
-
-def new_id() -> str:
-    """A new UUIDv7."""
-    return str(uuid_utils.uuid7())
-
-
-def new_secret() -> str:
-    """256 random bits, in characters that need no quoting anywhere."""
-    while True:
-        secret = secrets.token_urlsafe(32)
-        if "_" not in secret:
-            return secret
-
-
-def hash_secret(secret: str) -> bytes:
-    """What is stored of a secret."""
-    return hashlib.sha256(secret.encode()).digest()
-
-
-def format_key(key_id: str, secret: str) -> str:
-    """The key as its holder sees it, once."""
-    return f"pk_{key_id.replace('-', '')}_{secret}"
 
 
 def parse_credentials(authorization: str | None, project: str | None) -> Credentials:
@@ -223,10 +157,3 @@ def check_access(access: Access, who: Principal) -> None:
         )
     if access.project:
         require_project(who)
-
-
-def require_project(who: Principal) -> str:
-    """The project the caller works in; a key that spans projects has to name one."""
-    if who.project_id is None:
-        raise BadRequest("X-Project-Id: this key spans projects, so name one.", code="project_required")
-    return who.project_id

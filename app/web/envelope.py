@@ -16,8 +16,8 @@ from litestar.exceptions import (
 from sqlalchemy.exc import DBAPIError
 
 from app.errors import AppError, BadRequest, Forbidden, Unavailable
+from app.inputs import name_choices
 from app.telemetry.logs import describe_failure
-from app.web.inputs import name_choices
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 

@@ -6,7 +6,7 @@ most ten seconds; then it either finds the answer, or, when the first failed and
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,29 +18,34 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy.exc import DBAPIError
 
+from app.access import Principal
 from app.db.database import Database, Session
+from app.db.retries import retried
 from app.db.scope import Scope
 from app.errors import AppError, Conflict, ReplayedError
+from app.outcomes import Outcome
 from app.web import queries
-from app.web.auth import Principal
 
 KEPT_FOR = timedelta(hours=24)
 # Answers that say nothing about the request itself, and may differ a moment later.
 NOT_STORED = frozenset({401, 403, 429})
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What goes back to the caller, already encoded."""
+class EncodedResponse(msgspec.Struct, frozen=True):
+    """A response body as it is sent and stored."""
 
     status: int
     body: bytes
     replayed: bool = False
 
 
+Answer = EncodedResponse
+
+
 class Step:
     """The unit of work of one creating request; `stored` is the answer to give again, if there is one."""
 
-    def __init__(self, session: Session, once: "Once", address: dict[str, Any] | None) -> None:
+    def __init__(self, session: Session, once: "IdempotentRequest", address: dict[str, Any] | None) -> None:
         self.session = session
         self.stored: Answer | None = None
         self._once = once
@@ -57,8 +62,8 @@ class Step:
         return Answer(status, encoded)
 
 
-class Once:
-    """The idempotency of one request: its key, where it was sent, and what it said."""
+class IdempotentRequest:
+    """One request that writes: its Idempotency-Key, if any, and what identifies it."""
 
     def __init__(self, *, who: Principal, method: str, path: str, key: str | None, request_hash: bytes, secret: str):
         self.who = who
@@ -73,6 +78,28 @@ class Once:
     def has_key(self) -> bool:
         """Whether the caller sent an Idempotency-Key."""
         return self._key is not None
+
+    async def run(
+        self,
+        db: Database,
+        scope: Scope,
+        work: Callable[[Session], Awaitable[Outcome[Any]]],
+        *,
+        sealed: bool = False,
+    ) -> EncodedResponse:
+        """Run a use case in one transaction and return its encoded response, or the stored one of the same key.
+
+        `sealed` is for responses that carry a secret: they are stored so that only the caller's own key opens them.
+        """
+
+        async def write() -> EncodedResponse:
+            async with self.tenant(db, scope, sealed=sealed) as step:
+                if step.stored is not None:
+                    return step.stored
+                outcome = await work(step.session)
+                return await step.answer(status_of(outcome), outcome.value)
+
+        return await retried(write)
 
     @asynccontextmanager
     async def tenant(self, db: Database, scope: Scope, *, sealed: bool = False) -> AsyncGenerator[Step]:
@@ -152,6 +179,20 @@ class Once:
         return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt.digest(), info=b"palimpsest stored answer").derive(
             self._secret.encode()
         )
+
+
+def encode_outcome(outcome: Outcome[Any]) -> EncodedResponse:
+    """Encode an outcome whose request carried no Idempotency-Key."""
+    return EncodedResponse(status_of(outcome), msgspec.json.encode(outcome.value))
+
+
+def status_of(outcome: Outcome[Any]) -> int:
+    """Return the HTTP status of an outcome."""
+    return 201 if outcome.created else 200
+
+
+# Names of before, until every domain returns outcomes.
+Once = IdempotentRequest
 
 
 def hash_request(query: bytes, body: bytes) -> bytes:

@@ -24,20 +24,12 @@ AUTHENTICATE = f"SELECT {_WHO} FROM authenticate(%s, %s, %s) a"  # noqa: S608
 # Reserve a block of rate tokens for this process.
 RESERVE_TOKENS = "SELECT * FROM reserve_tokens(%s, %s, %s, %s, %s, %s, %s, %s)"
 
-# One line of the audit log, in the transaction of the act.
-RECORD_EVENT = text("SELECT record_event(:type, :key, CAST(:details AS jsonb))")
-
-# Is there a database, at which migration?
-REVISION = "SELECT version_num FROM alembic_version"
 
 # The model that recall searches by.
 ACTIVE_MODEL = "SELECT m.provider, m.model, m.version, m.dimensions FROM embedding_models m WHERE m.active"
 
 # The secret that signs cursors.
 CURSOR_SECRET = "SELECT secret FROM service_secrets WHERE name = 'cursor'"  # noqa: S105
-
-# The seed of the key that signs receipts.
-SIGNING_SEED = "SELECT secret FROM service_secrets WHERE name = 'signing'"
 
 # Depth and age of the queue, for /metrics.
 QUEUE_METRICS = "SELECT * FROM queue_metrics()"

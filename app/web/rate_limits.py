@@ -5,12 +5,13 @@ import math
 import time
 from uuid import UUID
 
+from app.access import Principal
 from app.config import Settings
 from app.db.database import Database
 from app.errors import RateLimited, Unavailable
 from app.telemetry.metrics import RATE_LIMITED
 from app.web import queries
-from app.web.auth import Principal, Work
+from app.web.auth import Work
 
 MAX_BUCKETS = 50_000
 ATTEMPTS = 3

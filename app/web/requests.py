@@ -11,12 +11,13 @@ from litestar.enums import MediaType
 from litestar.handlers import BaseRouteHandler
 from litestar.params import HeaderParameter, QueryParameter, SkipValidation
 
+from app.access import Principal
+from app.cursors import MAX_LENGTH, CursorSigner
 from app.db.database import Database
 from app.errors import BadRequest
-from app.web.auth import Access, Authenticator, Credentials, Principal, check_access, parse_credentials
-from app.web.cursors import MAX_LENGTH, CursorSigner
-from app.web.idempotency import Answer, Once, hash_request
-from app.web.inputs import invalid_body
+from app.inputs import invalid_body
+from app.web.auth import Access, Authenticator, Credentials, check_access, parse_credentials
+from app.web.idempotency import EncodedResponse, IdempotentRequest, hash_request
 from app.web.rate_limits import RateLimiter
 
 
@@ -119,14 +120,16 @@ def provide_who(request: ApiRequest, x_project_id: ProjectHeader = None) -> Prin
     return request.scope["state"]["who"]
 
 
-async def provide_once(request: ApiRequest, idempotency_key: IdempotencyHeader = None) -> Once:
-    """The idempotency of this request."""
+async def provide_idempotent_request(
+    request: ApiRequest, idempotency_key: IdempotencyHeader = None
+) -> IdempotentRequest:
+    """Return the idempotency of this request."""
     key = request.scope["state"].get("idempotency_key")
     if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
         raise BadRequest("Idempotency-Key: 1 to 255 printable ASCII characters.", code="invalid_idempotency_key")
     state = request.scope["state"]
     credentials: Credentials = state["credentials"]
-    return Once(
+    return IdempotentRequest(
         who=state["who"],
         method=request.method,
         # A key that spans projects may send the same key in each of them.
@@ -137,7 +140,7 @@ async def provide_once(request: ApiRequest, idempotency_key: IdempotencyHeader =
     )
 
 
-def respond(answer: Answer) -> Response[Any]:
+def respond(answer: EncodedResponse) -> Response[Any]:
     """Sends an answer that is already encoded."""
     headers = {"idempotency-replayed": "true"} if answer.replayed else {}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type=MediaType.JSON)
@@ -146,7 +149,7 @@ def respond(answer: Answer) -> Response[Any]:
 # What handlers are given, by these names.
 Db = NamedDependency[SkipValidation[Database]]
 Who = NamedDependency[SkipValidation[Principal]]
-OnceOnly = NamedDependency[SkipValidation[Once]]
+Idempotent = NamedDependency[SkipValidation[IdempotentRequest]]
 Cursors = NamedDependency[SkipValidation[CursorSigner]]
 # Names of entities under legal hold whose past not even administrators read.
 HoldDenied = NamedDependency[SkipValidation[frozenset[str]]]

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from app.recall.graph.walking import FANS, MAX_NODES
+from app.graph.walking import FANS, MAX_NODES
 from tests.bench.measure import Figure
 from tests.conftest import Tenancy, TestDatabase
 from tests.service import start_service

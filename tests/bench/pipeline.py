@@ -11,8 +11,8 @@ import psycopg
 from tests.bench.archive import Language
 from tests.bench.measure import Figure
 from tests.conftest import Tenancy, TestDatabase
-from tests.pipeline.conftest import worker_process
-from tests.pipeline.model_server import Asked, decision, extraction, model_server
+from tests.extraction.conftest import worker_process
+from tests.extraction.model_server import Asked, decision, extraction, model_server
 from tests.service import start_service
 
 NOTES = 400

@@ -12,14 +12,14 @@ import numpy as np
 import psycopg
 from pgvector.psycopg import register_vector
 
+from app.access import AGENT_SCOPES, Principal, new_id
 from app.db.database import Database, Row, Scoped
-from app.recall import queries, recalling
-from app.recall.accesses import AccessCounts
+from app.recall import queries, service
+from app.recall.access_counts import AccessCounts
 from app.recall.candidates import FEW
-from app.recall.means import Means, QueryVector
-from app.recall.refining import Rerankers
+from app.recall.dependencies import Means, QueryVector
+from app.recall.rerank import Rerankers
 from app.recall.schemas import RecallAsk
-from app.web.auth import AGENT_SCOPES, Principal, new_id
 from tests.bench.archive import ARCHIVE, NOTES, ROBIN, SUBJECTS, Connection, Vectors, archive
 from tests.bench.measure import Figure
 from tests.conftest import Tenancy, TestDatabase
@@ -121,7 +121,7 @@ async def _record(database: TestDatabase, questions: list[str]) -> list[list[Sta
         for question in questions:
             db.sent = []
             ask = msgspec.convert({"query": question, **WITHOUT_VECTOR}, RecallAsk)
-            await recalling.recall(db, who, ask=ask, means=means)
+            await service.recall(db, who, ask=ask, means=means)
             kept.append(db.sent)
     finally:
         await db.close()

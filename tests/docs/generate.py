@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 
-from app.cli import build_parser
+from app.cli.main import build_parser
 from app.config import Settings
 from app.docs.rendering import FOLDER
 

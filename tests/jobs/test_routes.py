@@ -9,9 +9,9 @@ import httpx
 import psycopg
 import pytest
 
+from app.cli.administration import with_database
 from app.db.scope import Scope
 from app.jobs.queue import NewJob, enqueue
-from app.operations.administration import with_database
 from tests.conftest import Tenancy, TestDatabase
 
 Clients = Callable[..., httpx.Client]

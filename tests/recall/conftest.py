@@ -11,8 +11,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.conftest import Tenancy, TestDatabase, cloned
+from tests.erasure.conftest import worker  # noqa: F401
 from tests.facts.conftest import UNLIMITED, superuser  # noqa: F401
-from tests.history.conftest import worker  # noqa: F401
 from tests.recall.shared import Vectors, World, asked
 from tests.service import RunningService, start_service
 

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import psycopg
 
-from app.operations import administration
+from app.cli import administration
 from app.providers.local import LocalEmbedder
 from app.tenancy.schemas import KeyCreate, ProjectCreate, RateLimits, TenantCreate
 from tests.conftest import Tenancy

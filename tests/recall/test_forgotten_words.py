@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.conftest import TestDatabase
-from tests.history.shared import revoke, tombstone
+from tests.erasure.shared import revoke, tombstone
 from tests.recall.conftest import worlds
 from tests.recall.shared import LEXICAL, Vectors, World
 from tests.recall.test_traces import until

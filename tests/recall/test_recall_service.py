@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.operations.administration import with_database
-from app.recall.accesses import AccessCounts
+from app.cli.administration import with_database
+from app.recall.access_counts import AccessCounts
 from tests.conftest import TestDatabase
 from tests.facts.shared import fact
 from tests.recall.conftest import worlds

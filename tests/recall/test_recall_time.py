@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.erasure.shared import tombstone
 from tests.facts.shared import error, predicate
-from tests.history.shared import tombstone
 from tests.recall.shared import LEXICAL, VECTOR, World, edge
 
 DEFAULTS = {"lexical": 0.3, "vector": 0.5, "graph": 0.2}

@@ -12,15 +12,16 @@ from uuid import UUID, uuid4
 import httpx
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from app.access import Principal
+from app.cursors import CursorSigner
+from app.paging import Page
 from app.tenancy.schemas import RateLimits
-from app.web.auth import Principal
-from app.web.cursors import CursorSigner
-from app.web.pages import Page
 from tests.conftest import PLATFORM_KEY, Tenancy, TestDatabase
+from tests.long import ALL_HEALTH_CHECKS, sized
 from tests.service import RunningService
 
 MAX_BODY = 8 * 1024 * 1024
@@ -899,12 +900,12 @@ BODILESS = [
     Write("POST", "/v1/jobs/{job}/retry", "agent", {}),
 ]
 tireless = settings(
-    max_examples=30,
+    max_examples=sized(10, 30),
     deadline=None,
     database=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=ALL_HEALTH_CHECKS,
 )
 
 

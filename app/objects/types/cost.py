@@ -5,7 +5,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
-from app.objects.pointers import parse_pointer, point_at
+from app.objects.json_pointer import parse_pointer, point_at
 
 # Definitions cost where they are referred to; these hold plain values.
 _NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from app.batches import convert_item
 from app.db.database import Database
 from app.errors import BadRequest
 from app.objects.types import queries
 from app.objects.types.queries import Kind
 from app.objects.types.schemas import ObjectTypeCreate, RelationshipTypeCreate
 from app.objects.types.service import type_content, type_row
-from app.web.batches import convert_item
 
 
 class TypesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,10 +18,10 @@ from app.objects.types.schemas import (
     Status,
     TypePatch,
 )
+from app.paging import Page
 from app.web.auth import Access
-from app.web.pages import Page
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Limit, OnceOnly, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",), project=False)
 WRITE = Access(work="write", scopes=("graph:write",), project=False)
@@ -38,12 +38,12 @@ Version = Annotated[int | None, QueryParameter(ge=1, le=2**31 - 1, description="
     responses=also(200, ObjectTypeCreated, "This very version was there already."),
 )
 async def register_object_type(
-    db: Db, who: Who, once: OnceOnly, data: JSONBody[ObjectTypeCreate]
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectTypeCreate]
 ) -> Response[ObjectTypeCreated]:
     """A new type, or the next version of one: it counts from now on for every project of the tenant, and objects that
     are there are checked by it when they next change. No type has to be registered: one that is not takes any
     properties."""
-    return respond(await service.register_type(db, who, "object", data=data, once=once))
+    return respond(await service.register_type(db, who, "object", data=data, once=idempotent))
 
 
 @post(
@@ -54,11 +54,11 @@ async def register_object_type(
     responses=also(200, RelationshipTypeCreated, "This very version was there already."),
 )
 async def register_relationship_type(
-    db: Db, who: Who, once: OnceOnly, data: JSONBody[RelationshipTypeCreate]
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipTypeCreate]
 ) -> Response[RelationshipTypeCreated]:
     """What it may link, how many there may be, and what properties it has. Multiplicity is kept by the database from
     now on; where objects have more relationships already the answer is 409 `multiplicity_exceeded`."""
-    return respond(await service.register_type(db, who, "relationship", data=data, once=once))
+    return respond(await service.register_type(db, who, "relationship", data=data, once=idempotent))
 
 
 @get("/graph/schemas/objects", opt={"access": READ}, summary="List types of objects", tags=["types"])

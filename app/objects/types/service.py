@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
+from app.access import Principal
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
-from app.facts.retries import retried
 from app.objects.types import queries
 from app.objects.types.queries import Kind
 from app.objects.types.schemas import (
@@ -26,10 +28,8 @@ from app.objects.types.schemas import (
     TypePatch,
 )
 from app.objects.types.validation import compile_schema, schema_failed, stored_checker
-from app.web import audit
-from app.web.auth import Principal
+from app.paging import Page
 from app.web.idempotency import Answer, Once, Step
-from app.web.pages import Page
 
 Created = ObjectTypeCreated | RelationshipTypeCreated
 CODES: dict[Kind, str] = {

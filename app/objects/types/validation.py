@@ -11,7 +11,7 @@ import jsonschema_rs
 import msgspec
 
 from app.errors import BadRequest, Unprocessable
-from app.objects.pointers import escape
+from app.objects.json_pointer import escape
 from app.objects.types.cost import Cost, UnknownReference, measure_schema
 
 MAX_SCHEMA_BYTES = 128 * 1024

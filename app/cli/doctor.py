@@ -1,0 +1,160 @@
+"""The doctor: looks at everything an installation depends on, and says what to do about what it finds."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg.rows import dict_row
+
+from app.config import Settings
+from app.db.catalogue import find_drift
+from app.db.functions import functions_hash
+from app.db.migrations import head_revision
+from app.db.releases import read_state
+from app.db.rls import APP_ROLE
+from app.db.schema import load_metadata
+from app.errors import ConfigError, StartupError
+
+MINIMUM_SERVER = 160000
+MINIMUM_VECTOR = (0, 8)
+CLOCK_SECONDS = 5.0
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    check: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+Check = Callable[[psycopg.AsyncConnection[Any]], Awaitable[Finding]]
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All findings, in the order a person would put them right."""
+    return asyncio.run(_examine(settings))
+
+
+async def _examine(settings: Settings) -> list[Finding]:
+    if settings.database_url is None:
+        raise ConfigError("DATABASE_URL is not set.")
+    try:
+        connection = await psycopg.AsyncConnection.connect(
+            settings.database_url, connect_timeout=5, autocommit=True, prepare_threshold=None
+        )
+    except psycopg.OperationalError as problem:
+        reason = str(problem).strip().splitlines()[-1]
+        return [
+            Finding(
+                check="connection",
+                ok=False,
+                found=reason,
+                remedy=f"check DATABASE_URL: host, port, database, and the password of {APP_ROLE}; "
+                "palimpsest migrate makes the role",
+            )
+        ]
+    async with connection:
+        checks: list[Check] = [_version, _extension, _role, _migration, _policies, _clock, _embedding]
+        return [await check(connection) for check in checks]
+
+
+async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
+    row = await (await connection.execute(query.encode())).fetchone()
+    return None if row is None else row[0]
+
+
+async def _version(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    version = await _value(connection, "SHOW server_version")
+    return Finding(
+        check="database version",
+        ok=connection.info.server_version >= MINIMUM_SERVER,
+        found=f"PostgreSQL {version}",
+        remedy="upgrade to PostgreSQL 16 or newer",
+    )
+
+
+async def _extension(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    version = await _value(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    numbers = tuple(int(part) for part in (version or "0").split(".")[:2])
+    return Finding(
+        check="extension pgvector",
+        ok=numbers >= MINIMUM_VECTOR,
+        found=version or "not installed in this database",
+        remedy="install pgvector 0.8 or newer and run CREATE EXTENSION vector (or ALTER EXTENSION vector UPDATE)",
+    )
+
+
+async def _role(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    name = await _value(connection, "SELECT current_user")
+    return Finding(
+        check="role",
+        ok=name == APP_ROLE,
+        found=name,
+        remedy=f"let DATABASE_URL name {APP_ROLE}; palimpsest migrate creates it",
+    )
+
+
+async def _migration(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    async def fetch(query: str) -> list[dict[str, Any]]:
+        async with connection.cursor(row_factory=dict_row) as cursor:
+            return await (await cursor.execute(query.encode())).fetchall()
+
+    problem, newer, found = None, False, "unreadable"
+    try:
+        state = await read_state(fetch, functions_hash=functions_hash())
+        problem, newer, found = state.problem, state.newer, state.revision or "none"
+    except psycopg.errors.InsufficientPrivilege as refused:
+        problem = str(refused).strip()
+    relation = "a newer release of the same compatibility level" if newer else f"newest is {head_revision()}"
+    return Finding(
+        check="migrations",
+        ok=problem is None,
+        found=f"at {found}, {relation}" + (f": {problem}" if problem else ""),
+        remedy="run palimpsest migrate (on your own server with DATABASE_MIGRATION_URL set)",
+    )
+
+
+async def _policies(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    try:
+        drift = await find_drift(connection, load_metadata())
+    except (StartupError, psycopg.errors.InsufficientPrivilege):
+        drift = ["not checked before the database is migrated"]
+    return Finding(
+        check="role and policies",
+        ok=not drift,
+        found="; ".join(drift) or "exactly as this version needs them",
+        remedy="run palimpsest migrate --repair, and undo by hand what it leaves: roles, settings and what is not ours",
+    )
+
+
+async def _clock(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    theirs: datetime = await _value(connection, "SELECT clock_timestamp()")
+    skew = abs((theirs - datetime.now(UTC)).total_seconds())
+    return Finding(
+        check="clock",
+        ok=skew <= CLOCK_SECONDS,
+        found=f"{skew:.1f} s apart from the database's",
+        remedy="synchronise both machines' clocks (NTP)",
+    )
+
+
+async def _embedding(connection: psycopg.AsyncConnection[Any]) -> Finding:
+    try:
+        model = await _value(
+            connection, "SELECT provider || '/' || model || '@' || dimensions FROM embedding_models WHERE active"
+        )
+    except psycopg.Error:
+        model = None
+    local = model is not None and model.startswith("local/")
+    return Finding(
+        check="embedding set-up",
+        ok=not local or find_spec("onnxruntime") is not None,
+        found=f"vectors are made with {model}" if model else "no model is active: recall works without vectors",
+        remedy="run make install, or choose another model (palimpsest embeddings add)",
+    )

@@ -1,0 +1,313 @@
+"""The processes of `palimpsest serve`: API processes behind one port, and a worker beside them."""
+
+import asyncio
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, Loops
+
+from app.cli.administration import Demo, ensure_demo, with_database
+from app.cli.installation import Say, database_of, migrate
+from app.config import Settings
+from app.embeddings.embedders import Embedders
+from app.embeddings.models import check_active
+from app.errors import StartupError
+from app.jobs.worker import Worker
+from app.main import asgi, build_registry, check_policies, open_database
+from app.telemetry.logs import configure_logs
+from app.telemetry.traces import configure_traces
+from app.web.edge import Edge
+from app.web.health import ReadinessCheck
+
+PORT_PATIENCE_SECONDS = 4.0
+PARENT_POLL_SECONDS = 0.5
+FIRST_RESPAWN_SECONDS = 1.0
+LAST_RESPAWN_SECONDS = 30.0
+PARENT = "PALIMPSEST_PARENT"
+
+
+@contextmanager
+def only_one(settings: Settings) -> Generator[None]:
+    """Holds the lock of this data folder; a second service on it is told so."""
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StartupError(
+            f"PALIMPSEST_HOME: {settings.home} cannot be used ({problem.strerror}); name a folder that can be written.",
+            code="home_unusable",
+        ) from problem
+    with (settings.home / "serve.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise StartupError(_already_running(settings.home, lock), code="already_running") from problem
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} {_url(settings)}\n")
+        lock.flush()
+        yield
+        lock.truncate(0)
+
+
+def _already_running(home: Path, lock: IO[str]) -> str:
+    lock.seek(0)
+    pid, _, address = lock.read().strip().partition(" ")
+    return (
+        f"Palimpsest is already running on the data in {home}"
+        + (f": process {pid}, {address}" if pid else "")
+        + ". Stop it first, or set PALIMPSEST_HOME and PORT to start another one beside it."
+    )
+
+
+def check_port(settings: Settings) -> None:
+    """Fails when the port is taken; a service that was killed a moment ago gets time to let go of it."""
+    deadline = time.monotonic() + PORT_PATIENCE_SECONDS
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    while True:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((settings.host, settings.port))
+                return
+            except OSError as problem:
+                if time.monotonic() > deadline:
+                    raise StartupError(
+                        f"{settings.host}:{settings.port} cannot be used ({problem.strerror}). "
+                        "Set PORT to a free port, or HOST to an address of this machine.",
+                        code="port_unusable",
+                    ) from problem
+        time.sleep(0.2)
+
+
+async def check_database(settings: Settings) -> None:
+    """Refuses to serve from a database that is not ready, and says what to do."""
+    db = open_database(settings)
+    try:
+        await db.open()
+        state = await ReadinessCheck(db, strict=False).run()
+        if not state.migrations:
+            raise StartupError("\n".join(state.problems), code="not_migrated")
+        await check_policies(db, strict=settings.rls_policy_strict)
+        await check_active(db, settings)
+    finally:
+        await db.close()
+
+
+def serve(settings: Settings, *, with_worker: bool, demo: bool, say: Say) -> None:
+    """Everything `palimpsest serve` does, from finding the database to the last process that ends."""
+    with ExitStack() as stack:
+        if settings.embedded:
+            stack.enter_context(only_one(settings))
+        check_port(settings)
+        ready = stack.enter_context(database_of(settings, say=say, watch=True))
+        # With an address for migrations the service brings its own schema along; otherwise it only checks.
+        if ready.database_migration_url is not None:
+            migrate(ready, say=say)
+        asyncio.run(check_database(ready))
+        made = with_database(ready, ensure_demo) if demo or settings.embedded else None
+        _announce(ready, made, tried_demo=demo or settings.embedded)
+        run_processes(ready, with_worker=with_worker, say=say)
+        say("stopped")
+
+
+def _url(settings: Settings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
+
+
+def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> None:
+    url = _url(settings)
+    lines = ["", f"  Palimpsest    {url}", f"  API reference {url}/schema"]
+    if made is not None:
+        lines += [
+            "",
+            "  Tenant demo, project default. These keys are shown only now; keep them:",
+            f"  admin key     {made.admin_key}",
+            f"  agent key     {made.agent_key}",
+            "",
+            "  Try it:",
+            f"  curl -H 'Authorization: Bearer {made.agent_key}' {url}/v1/whoami",
+        ]
+    elif tried_demo:
+        lines += [
+            "",
+            "  The keys of tenant demo were shown at its first start. For a new one:",
+            "  .venv/bin/palimpsest keys create --tenant demo --project default --agent my-agent",
+        ]
+    print("\n".join([*lines, ""]), flush=True)
+
+
+def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
+    """Serves until told to stop; whatever happens, no process stays behind."""
+    assert settings.database_url is not None
+    os.environ["DATABASE_URL"] = settings.database_url
+    # The owner's address is for this process alone, and for no longer than it took to migrate.
+    os.environ.pop("DATABASE_MIGRATION_URL", None)
+    os.environ[PARENT] = str(os.getpid())
+    stopping = _Stopping()
+    worker = _WorkerProcess(say, stopping) if with_worker else None
+    try:
+        if worker is not None:
+            worker.start()
+        server = Granian(
+            "app.cli.supervisor:api",
+            address=settings.host,
+            port=settings.port,
+            interface=Interfaces.ASGI,
+            workers=settings.web_processes,
+            loop=Loops.uvloop,
+            http=HTTPModes.http1,
+            factory=True,
+            log_enabled=False,
+            respawn_failed_workers=True,
+            workers_kill_timeout=int(settings.drain_seconds) + 5,
+        )
+        _stop_together(server, worker, stopping)
+        try:
+            server.serve()
+        except SystemExit:
+            # Ctrl-C reaches the API processes too; one that ends before its parent asks it to has not failed.
+            if not stopping.told:
+                raise
+    finally:
+        if worker is not None:
+            worker.stop(settings.drain_seconds + 5)
+
+
+class _Stopping:
+    """Whether a signal has told the service to stop: a plain flag, since a signal handler must not take locks."""
+
+    told = False
+
+
+def _stop_together(server: Any, worker: "_WorkerProcess | None", stopping: _Stopping) -> None:
+    """From the first signal on nobody is started anew; a closed terminal (SIGHUP) means stop, not reload."""
+    interrupt = server.signal_handler_interrupt
+
+    def finish() -> None:
+        if worker is not None:
+            worker.tell_to_stop()
+        interrupt()
+
+    def stop(*_: Any) -> None:
+        # A handler runs between any two steps of the main thread, of an earlier handler too, which may hold the very
+        # lock it would wait for: whatever takes one happens on a thread of its own, and only once.
+        if stopping.told:
+            return
+        stopping.told = True
+        server.interrupt_signal = True
+        threading.Thread(target=finish).start()
+
+    server.signal_handler_interrupt = stop
+    server.signal_handler_reload = stop
+
+
+class _WorkerProcess:
+    """The worker beside the API, started again if it dies."""
+
+    def __init__(self, say: Say, service: _Stopping) -> None:
+        self._say = say
+        self._service = service
+        self._process: subprocess.Popen[bytes] | None = None
+        self.stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._spawn()
+        self._watcher.start()
+
+    def _spawn(self) -> None:
+        # In a group of its own: Ctrl-C is for the service as a whole, which tells its worker.
+        self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], process_group=0)
+
+    def _watch(self) -> None:
+        pause = FIRST_RESPAWN_SECONDS
+        while not self.stopping.wait(pause) and not self._service.told:
+            if self._process is None or self._process.poll() is None:
+                pause = FIRST_RESPAWN_SECONDS
+                continue
+            self._say(f"the worker ended with code {self._process.returncode}; starting it again")
+            self._spawn()
+            # One that dies again and again is started again ever more slowly.
+            pause = min(pause * 2, LAST_RESPAWN_SECONDS)
+
+    def tell_to_stop(self) -> None:
+        """Lets the worker drain while the API does, and starts no other."""
+        self.stopping.set()
+        self._watcher.join()
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, seconds: float) -> None:
+        """Waits for the worker's end, so long and no longer."""
+        self.tell_to_stop()
+        if self._process is None:
+            return
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def watch_parent() -> None:
+    """Ends this process when the supervisor that started it is gone, so that kill -9 leaves nobody behind."""
+    parent = os.environ.get(PARENT)
+    if parent is None:
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(PARENT_POLL_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def api() -> Edge:
+    """What each API process loads."""
+    # Ctrl-C goes to the whole group of the terminal, and a second signal while the server acts on the first can lock
+    # it up. In a group of its own a process hears of the end from its parent alone, once.
+    os.setpgid(0, 0)
+    if sys.platform == "linux":
+        # At once, so that nobody is left on the port; only for processes the main thread starts, since the signal
+        # comes when that thread ends.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    watch_parent()
+    return asgi()
+
+
+def run_worker(settings: Settings) -> None:
+    """Works on jobs until SIGTERM or SIGINT, then drains."""
+    configure_logs(settings.log_level)
+    configure_traces(settings.otlp_endpoint, service="palimpsest-worker")
+    watch_parent()
+    asyncio.run(_work(settings))
+
+
+async def _work(settings: Settings) -> None:
+    db = open_database(settings)
+    embedders = Embedders(settings)
+    try:
+        await db.open()
+        await check_policies(db, strict=settings.rls_policy_strict)
+        await check_active(db, settings)
+        worker = Worker(db, build_registry(db, settings, embedders=embedders), settings)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, worker.stop)
+        await worker.run()
+    finally:
+        await embedders.aclose()
+        await db.close()

@@ -1,0 +1,123 @@
+"""HTTP of documents."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from litestar import Response, Router, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
+
+from app.documents import service
+from app.documents.fetching import FetchRules
+from app.documents.schemas import (
+    ChunkList,
+    DocumentCreate,
+    DocumentCreated,
+    DocumentList,
+    DocumentRead,
+    DocumentRetried,
+    DocumentStatus,
+    SourceType,
+)
+from app.errors import BadRequest
+from app.paging import Page
+from app.tenancy.schemas import SYNONYMS, VisibilityIn
+from app.web.auth import Access
+from app.web.reference import also
+from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+
+READ = Access(work="read", scopes=("notes:read",))
+WRITE = Access(work="write", scopes=("notes:write",))
+Rules = NamedDependency[SkipValidation[FetchRules]]
+
+
+@post(
+    "/documents",
+    opt={"access": WRITE},
+    summary="Take in a document",
+    tags=["documents"],
+    responses=also(
+        200, DocumentCreated, "The same live document was there already; if it had failed, it is tried again."
+    ),
+)
+async def create_document(
+    db: Db, who: Who, idempotent: Idempotent, fetch_rules: Rules, data: JSONBody[DocumentCreate]
+) -> Response[DocumentCreated]:
+    """A long text, a file or a page, read into notes by a job: follow it by `job_id`, or by the document's status.
+
+    413 `document_too_large` over the project's document_max_content_bytes. An address that can be seen to be none
+    to fetch is refused at once: 400 `document_url_invalid`, 403 `document_fetch_refused` or `document_fetch_off`.
+    """
+    return respond(await service.create_document(db, who, data=data, rules=fetch_rules, once=idempotent))
+
+
+@get("/documents", opt={"access": READ}, summary="List documents", tags=["documents"])
+async def list_documents(
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    status: Annotated[DocumentStatus | None, QueryParameter(description="Only those that stand so.")] = None,
+    source_type: Annotated[SourceType | None, QueryParameter(description="Only of this type.")] = None,
+    agent: Annotated[str | None, QueryParameter(max_length=128, description="Only by this agent.")] = None,
+    visibility: Annotated[VisibilityIn | None, QueryParameter(name="scope", description="Only of this scope.")] = None,
+    garden: Annotated[UUID | None, QueryParameter(description="Only in this garden; 403 for strangers.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> DocumentList:
+    """Live documents in the caller's reach, newest first."""
+    filters: dict[str, Any] = {
+        "status": status,
+        "source_type": source_type,
+        "agent_id": agent,
+        "scope": None if visibility is None else SYNONYMS.get(visibility, visibility),
+        "garden_id": None if garden is None else str(garden),
+    }
+    page = Page(cursors, who, "documents", limit=limit, cursor=cursor, **filters)
+    return await service.list_documents(db, who, filters=filters, page=page)
+
+
+@get("/documents/{document_id:uuid}", opt={"access": READ}, summary="One document", tags=["documents"])
+async def get_document(db: Db, who: Who, document_id: FromPath[UUID]) -> DocumentRead:
+    """How far it is and what came of it, never its content. 404 when it is unknown, hidden or deleted."""
+    return await service.get_document(db, who, document_id=document_id)
+
+
+@get("/documents/{document_id:uuid}/notes", opt={"access": READ}, summary="Notes of a document", tags=["documents"])
+async def list_chunks(
+    db: Db, who: Who, cursors: Cursors, document_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+) -> ChunkList:
+    """Its chunks as notes, in order; those that were deleted one by one are left out."""
+    page = Page(cursors, who, "chunks", limit=limit, cursor=cursor, document_id=document_id)
+    return await service.list_chunks(db, who, document_id=document_id, page=page)
+
+
+@delete("/documents/{document_id:uuid}", opt={"access": WRITE}, summary="Forget a document", tags=["documents"])
+async def delete_document(
+    db: Db,
+    who: Who,
+    document_id: FromPath[UUID],
+    reason: Annotated[str | None, QueryParameter(max_length=500, description="Why; required.")] = None,
+) -> None:
+    """Needs a reason. The notes made for it go with it, each with a line in its history, and can be recovered for 30
+    days; also while it is being read, which then stops."""
+    if not reason or not reason.strip():
+        raise BadRequest("reason: say why the document is forgotten, as ?reason=...", code="reason_required")
+    await service.delete_document(db, who, document_id=document_id, reason=reason)
+
+
+@post(
+    "/documents/{document_id:uuid}/retry",
+    opt={"access": WRITE},
+    status_code=200,
+    summary="Read a document again",
+    tags=["documents"],
+)
+async def retry_document(db: Db, who: Who, document_id: FromPath[UUID]) -> DocumentRetried:
+    """Only one that failed; chunks that are written stay as they are. 409 `document_not_failed` otherwise."""
+    return await service.retry_document(db, who, document_id=document_id)
+
+
+handlers: list[Any] = [
+    create_document, list_documents, get_document, list_chunks, delete_document, retry_document,
+]  # fmt: skip
+router = Router(path="/", route_handlers=handlers)

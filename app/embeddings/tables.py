@@ -1,0 +1,134 @@
+"""Tables of embeddings: models, vectors, the queue of what is to be embedded, redactions."""
+
+from pgvector.sqlalchemy import VECTOR
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    DateTime,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from app.db.metadata import metadata
+from app.db.rls import Rule
+
+# What can be recalled, and embedded, beside each other.
+_KINDS = "owner_kind IN ('note', 'fact', 'card', 'object')"
+_VIEWS = "view IN ('self', 'context')"
+
+# Which models vectors are made with, of the whole installation: one is active, others are filled beside it or kept.
+embedding_models = Table(
+    "embedding_models",
+    metadata,
+    Column("model_id", SmallInteger, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("dimensions", Integer, nullable=False),
+    Column("active", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("activated_at", DateTime(timezone=True), nullable=True),
+    PrimaryKeyConstraint("model_id"),
+    UniqueConstraint("provider", "model", "version", name="embedding_models_name_key"),
+    CheckConstraint("dimensions >= 64 AND dimensions <= 2000", name="dimensions"),
+    Index("embedding_models_active_key", "active", unique=True, postgresql_where=text("active")),
+    info={"grants": "SELECT"},
+)
+
+# One row for each unit, view and model; as hidden as what it was made of. Split by tenant, so that the share of each in
+# an index is larger. Each model has an index of its own for each view, made when the model is added.
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_id", Uuid(as_uuid=False), nullable=False),
+    Column("view", Text, nullable=False),
+    Column("model_id", SmallInteger, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("text_hash", LargeBinary, nullable=False, comment="of the text it was made of"),
+    Column("embedded_at", DateTime(timezone=True), nullable=False),
+    Column("vector", VECTOR(), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "model_id", "view", "owner_kind", "owner_id"),
+    CheckConstraint(_KINDS, name="owner_kind"),
+    CheckConstraint(_VIEWS, name="view"),
+    postgresql_partition_by="HASH (tenant_id)",
+    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+)
+
+# What is to be embedded, written with what makes it necessary; one line for each unit and model.
+embedding_queue = Table(
+    "embedding_queue",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_id", Uuid(as_uuid=False), nullable=False),
+    Column("model_id", SmallInteger, nullable=False),
+    Column("queued_at", DateTime(timezone=True), nullable=False),
+    Column("available_at", DateTime(timezone=True), nullable=False),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("last_error", Text, nullable=True),
+    PrimaryKeyConstraint("tenant_id", "project_id", "model_id", "owner_kind", "owner_id"),
+    CheckConstraint(_KINDS, name="owner_kind"),
+    Index("embedding_queue_due_idx", "tenant_id", "project_id", "model_id", "available_at", "owner_id"),
+    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
+)
+
+# How many vectors a project has of a model: decides how they are searched. Kept by who writes them, one at a time.
+embedding_counts = Table(
+    "embedding_counts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("model_id", SmallInteger, nullable=False),
+    Column("view", Text, nullable=False),
+    Column("vectors", BigInteger, nullable=False),
+    Column("notes", BigInteger, nullable=False, server_default=text("0"), comment="those of them that are of notes"),
+    Column("facts", BigInteger, nullable=False, server_default=text("0"), comment="and of facts"),
+    Column("counted_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "project_id", "model_id", "view"),
+    CheckConstraint(_VIEWS, name="view"),
+    info={"rls": Rule.PROJECT, "grants": "SELECT"},
+)
+
+# What must not reach a provider: matches are embedded as [REDACTED].
+embedding_redactions = Table(
+    "embedding_redactions",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("pattern_id", Uuid(as_uuid=False), nullable=False),
+    Column("pattern", Text, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "pattern_id"),
+    UniqueConstraint("tenant_id", "pattern", name="embedding_redactions_pattern_key"),
+    info={"rls": Rule.TENANT, "grants": "SELECT, INSERT, DELETE"},
+)
+
+# How often something was redacted, by day: told to the audit log once the day is over.
+redaction_counts = Table(
+    "redaction_counts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("day", Date, nullable=False),
+    Column("redactions", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "project_id", "day"),
+    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
+)

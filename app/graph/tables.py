@@ -1,0 +1,73 @@
+"""Tables of the graph: one edge for each fact whose object is an entity."""
+
+from sqlalchemy import (
+    Column,
+    Computed,
+    DateTime,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from app.db.metadata import metadata
+from app.db.rls import Rule
+
+# What a walk and the policy ask of an edge beside its ends: with it in the index, the table itself is not read.
+_WALKED = [
+    *("predicate_id", "source_trust", "valid_from", "valid_until", "created_at", "closed_at", "retracted_at"),
+    *("weighed_at", "agent_id", "garden_id", "suppression"),
+]
+
+# One row for each fact whose object is an entity, written and changed in the fact's transaction; it carries all that
+# a walk asks at any two times, so that walking touches no other table.
+entity_edges = Table(
+    "entity_edges",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("edge_id", Uuid(as_uuid=False), nullable=False, comment="the fact's id"),
+    Column("project_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("owner_key", Text, nullable=False),
+    Column("subject_entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("predicate_id", Uuid(as_uuid=False), nullable=False),
+    Column("object_entity_id", Uuid(as_uuid=False), nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("source_trust", Double, nullable=False),
+    Column("valid_from", DateTime(timezone=True), nullable=False),
+    Column("valid_to", DateTime(timezone=True), nullable=True),
+    Column(
+        "valid_until",
+        DateTime(timezone=True),
+        Computed("COALESCE(valid_to, 'infinity'::timestamp with time zone)", persisted=True),
+        nullable=True,
+    ),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("closed_at", DateTime(timezone=True), nullable=True),
+    Column("retracted_at", DateTime(timezone=True), nullable=True),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
+    Column("decayed_at", DateTime(timezone=True), nullable=True, comment="when it last lost confidence to time"),
+    PrimaryKeyConstraint("tenant_id", "edge_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "edge_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
+    ),
+    Index(
+        "entity_edges_out_idx",
+        *("tenant_id", "project_id", "subject_entity_id", "scope", "confidence", "edge_id"),
+        postgresql_include=["object_entity_id", *_WALKED],
+    ),
+    Index(
+        "entity_edges_in_idx",
+        *("tenant_id", "project_id", "object_entity_id", "scope", "confidence", "edge_id"),
+        postgresql_include=["subject_entity_id", *_WALKED],
+    ),
+    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+)

@@ -1,0 +1,37 @@
+"""Retention: what has been deleted or finished long enough goes for good, in a fixed order, some at a time."""
+
+from datetime import UTC, datetime, timedelta
+
+from app.db.database import Database, Row
+from app.db.scope import Scope
+from app.maintenance import queries
+
+BATCH = 500
+KEEP_DELETED = timedelta(days=30)
+KEEP_HISTORY = timedelta(days=180)
+KEEP_FINISHED_JOBS = timedelta(days=14)
+KEEP_LOST_JOBS = timedelta(days=30)
+KEEP_RECORDS = timedelta(days=90)
+
+# Links before vectors before notes, so that nothing is left that points to what is gone.
+STEPS: tuple[tuple[str, str, timedelta, Row], ...] = (
+    ("links", queries.PURGE_LINKS, KEEP_DELETED, {}),
+    ("vectors", queries.PURGE_VECTORS, KEEP_DELETED, {}),
+    ("notes", queries.PURGE_NOTES, KEEP_DELETED, {}),
+    ("history", queries.PURGE_HISTORY, KEEP_HISTORY, {}),
+    ("finished_jobs", queries.PURGE_RECORDS, KEEP_FINISHED_JOBS, {"what": "finished_jobs"}),
+    ("lost_jobs", queries.PURGE_RECORDS, KEEP_LOST_JOBS, {"what": "lost_jobs"}),
+    ("calls", queries.PURGE_RECORDS, KEEP_RECORDS, {"what": "calls"}),
+    ("repairs", queries.PURGE_RECORDS, KEEP_RECORDS, {"what": "repairs"}),
+)
+
+
+async def sweep(db: Database, who: Scope, *, now: datetime | None = None) -> Row:
+    """Purges what is due in the tenant of the scope, or in its project when it has one: each step its own short
+    transaction of at most 500 rows of a kind. Answers the counts, and whether a step was full."""
+    moment = now or datetime.now(UTC)
+    counts: Row = {}
+    for name, query, kept, more in STEPS:
+        (row,) = await db.query(who, query, {"before": moment - kept, "limit": BATCH, **more})
+        counts |= {name: row["gone"]} if "gone" in row else row
+    return {**counts, "full": any(count >= BATCH for count in counts.values())}

@@ -1,0 +1,142 @@
+"""Retention of a tenant and maintenance of a project, as jobs."""
+
+from typing import Any
+
+import structlog
+
+from app.access import new_id
+from app.db.database import Database, Row
+from app.db.scope import Scope
+from app.errors import Conflict, RateLimited
+from app.jobs.registry import Job, JobContext, Registry
+from app.jobs.tasks import maintain
+from app.maintenance import queries, repairing
+from app.maintenance.diagnosing import diagnose
+from app.maintenance.retention import sweep
+from app.maintenance.schemas import Action, Diagnostics
+from app.recall.tasks import clear_traces
+from app.tenancy.settings import PipelineSettings, read_settings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+BY_ITSELF = "maintenance"
+HALTED_AFTER = 3
+
+
+async def retain(job: Job) -> None:
+    """One sweep of a tenant; a step that was full brings the next one at once."""
+    job.result = await sweep(job.db, job.scope)
+    async with job.finishing():
+        pass
+
+
+async def maintenance_cycle(job: Job) -> None:
+    """Looks how a project is and what would help; in mode execute does it and looks again."""
+    settings = await _read_settings(job.db, job.scope)
+    if settings is None or not settings.autonomous_enabled or settings.autonomous_frozen:
+        job.result = {"skipped": "not_autonomous"}
+    else:
+        job.result = await run_cycle(job.db, job.scope, settings=settings)
+    async with job.finishing():
+        pass
+
+
+async def run_cycle(db: Database, who: Scope, *, settings: PipelineSettings) -> Row:
+    """One cycle: diagnostics, recommendations, and in mode execute repairs and diagnostics again."""
+    before = await diagnose(db, who)
+    report: Row = {
+        "mode": settings.maintenance_mode,
+        "score": before.score,
+        "status": before.status,
+        "recommendations": [item.action for item in before.recommendations],
+        "warnings": [item.code for item in before.warnings],
+    }
+    runs = await db.query(who, queries.AUTOMATIC_RUNS, _place(who))
+    if not before.recommendations and runs:
+        # Whatever was halted may be tried again when it is next needed.
+        await _mark_healthy(db, who)
+    if before.recommendations:
+        place = {"tenant_id": who.tenant_id, "project_id": who.project_id}
+        log.info("maintenance_recommends", **place, **{k: report[k] for k in ("mode", "score", "recommendations")})
+        if settings.maintenance_mode == "execute":
+            report |= await _execute(db, who, before=before, halted=find_halted(runs))
+    return report
+
+
+def find_halted(runs: list[Row]) -> set[str]:
+    """The actions whose last three runs by themselves made nothing better; the newest run comes first."""
+    last: dict[str, list[bool]] = {}
+    for run in runs:
+        last.setdefault(run["action"], []).append(run["improved"])
+    return {
+        action
+        for action, improved in last.items()
+        if len(improved) >= HALTED_AFTER and not any(improved[:HALTED_AFTER])
+    }
+
+
+async def _execute(db: Database, who: Scope, *, before: Diagnostics, halted: set[str]) -> Row:
+    done: list[repairing.Run] = []
+    repairs: list[dict[str, Any]] = []
+    for item in before.recommendations:
+        outcome: dict[str, Any]
+        if item.action in halted:
+            outcome = {"skipped": "halted"}
+        else:
+            outcome = await _attempt(db, who, item.action, done)
+        repairs.append({"action": item.action, **outcome})
+    after = await diagnose(db, who)
+    async with db.tenant(who) as session:
+        for run in done:
+            scored = {**run.row, "score_before": before.score, "score_after": after.score}
+            await queries.replace_repair(session, row=scored)
+    log.info("maintenance_repaired", tenant_id=who.tenant_id, project_id=who.project_id, repairs=repairs)
+    return {"repairs": repairs, "score_after": after.score, "halted": sorted(halted)}
+
+
+async def _attempt(db: Database, who: Scope, action: Action, done: list[repairing.Run]) -> dict[str, Any]:
+    try:
+        run = await repairing.run(db, who, action=action, requested_by=BY_ITSELF)
+    except (RateLimited, Conflict) as problem:
+        return {"skipped": problem.code}
+    done.append(run)
+    return {"success": run.done.success, "affected": run.done.affected}
+
+
+async def _mark_healthy(db: Database, who: Scope) -> None:
+    async with db.tenant(who) as session:
+        now = await queries.database_time(session)
+        row = {
+            "tenant_id": who.tenant_id,
+            "repair_id": new_id(),
+            "project_id": who.project_id,
+            "action": "healthy",
+            "success": True,
+            "affected": 0,
+            "message": "Nothing to repair: what was halted may be tried again.",
+            "requested_by": BY_ITSELF,
+            "created_at": now,
+        }
+        await queries.insert_repair(session, row=row)
+
+
+async def _read_settings(db: Database, who: Scope) -> PipelineSettings | None:
+    rows = await db.query(who, queries.READ_SETTINGS, _place(who))
+    return read_settings(rows[0]["settings"]) if rows else None
+
+
+def _place(who: Scope) -> Row:
+    return {"tenant": who.tenant_id, "project": who.project_id}
+
+
+async def clear_expired_rows(job: Job) -> None:
+    """Remove a tenant's expired recall traces, stored responses and idle rate windows."""
+    await clear_traces(job)
+    await maintain(job)
+
+
+def register_jobs(registry: Registry, _: JobContext) -> None:
+    """Register the jobs of maintenance."""
+    registry.register("maintenance", clear_expired_rows)
+    registry.register("retention", retain)
+    registry.register("maintenance_cycle", maintenance_cycle)

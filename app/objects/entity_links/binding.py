@@ -1,0 +1,63 @@
+"""Use cases of binding: which object stands for an entity."""
+
+from uuid import UUID
+
+import msgspec
+
+from app.access import Principal, require_project
+from app.db.database import Database, Row, Session
+from app.db.retries import retried
+from app.errors import AppError, Forbidden
+from app.facts.entities import service as entities
+from app.facts.schemas import EntityRead
+from app.objects.entity_links import queries
+from app.objects.entity_links.schemas import EntityBind
+from app.objects.versions import not_found
+
+
+async def bind_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityBind) -> EntityRead:
+    """Binds an entity to an object of its project or of none, instead of the one it was bound to."""
+
+    async def write() -> EntityRead:
+        async with db.tenant(who) as session:
+            bound = await _bind(session, who, entity_id, data.object_id)
+            (row,) = await entities.read_entities(session, who, ids=[bound["entity_id"]])
+            # Whoever wrote about what a tombstone hides is shown what they wrote.
+            return msgspec.structs.replace(entities.present_entity(row), object_canonical_id=bound["object_id"])
+
+    return await retried(write)
+
+
+async def unbind_entity(db: Database, who: Principal, *, entity_id: UUID) -> None:
+    """Takes the binding away, if there is one; the object stays as it is."""
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            await _bind(session, who, entity_id, None)
+
+    await retried(write)
+
+
+async def _bind(session: Session, who: Principal, entity_id: UUID, object_id: UUID | None) -> Row:
+    require_project(who)
+    row = await session.row(
+        queries.BIND_ENTITY,
+        {
+            "entity": str(entity_id),
+            "object": None if object_id is None else str(object_id),
+            "admin": who.is_admin,
+            "key": who.key_id,
+        },
+    )
+    assert row is not None
+    if row["refused"] is not None:
+        raise _refusal(row["refused"])
+    return row
+
+
+def _refusal(code: str) -> AppError:
+    if code == "wrong_key_kind":
+        return Forbidden("object_id: what belongs to every project is bound by keys of kind admin.", code=code)
+    if code == "entity_tombstoned":
+        return entities.tombstoned("entity")
+    return not_found("object") if code == "object_not_found" else entities.entity_not_found()

@@ -1,0 +1,43 @@
+"""HTTP of bridges."""
+
+from typing import Any
+from uuid import UUID
+
+from litestar import Router, delete, put
+from litestar.params import FromPath, JSONBody
+
+from app.facts.schemas import EntityRead
+from app.objects.entity_links import binding
+from app.objects.entity_links.schemas import EntityBind
+from app.web.auth import Access
+from app.web.requests import Db, Who
+
+WRITE = Access(work="write", scopes=("graph:write",))
+
+
+@put(
+    "/entities/{entity_id:uuid}/object",
+    opt={"access": WRITE},
+    summary="Say which object stands for an entity",
+    tags=["entities"],
+)
+async def bind_entity(db: Db, who: Who, entity_id: FromPath[UUID], data: JSONBody[EntityBind]) -> EntityRead:
+    """An object of the project, or one that belongs to every project; `object_id` is its canonical id or that of one of
+    its versions. It takes the place of the one that was bound. What hides or erases the entity reaches the object too.
+    404 `entity_not_found` or `object_not_found`."""
+    return await binding.bind_entity(db, who, entity_id=entity_id, data=data)
+
+
+@delete(
+    "/entities/{entity_id:uuid}/object",
+    opt={"access": WRITE},
+    summary="Let no object stand for an entity",
+    tags=["entities"],
+)
+async def unbind_entity(db: Db, who: Who, entity_id: FromPath[UUID]) -> None:
+    """The object stays as it is. Also when none was bound."""
+    await binding.unbind_entity(db, who, entity_id=entity_id)
+
+
+handlers: list[Any] = [bind_entity, unbind_entity]
+router = Router(path="/", route_handlers=handlers)

@@ -1,0 +1,68 @@
+"""The context of a read: who reads, at which two times, within which visibility scope, on which branch."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import msgspec
+
+from app.access import Principal, require_project
+from app.db.scope import LEGAL_HOLD
+from app.errors import BadRequest, Forbidden
+
+# Clocks of callers may be a little ahead of ours.
+FUTURE_TOLERANCE = timedelta(seconds=5)
+MAIN_BRANCH = "main"
+
+
+class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Made once where a request comes in, and passed on as one value."""
+
+    who: Principal
+    """The caller, with the right to read held rows where looking back gives it."""
+    valid_at: datetime | None = None
+    """World time; None is now, or `as_of` where that is given."""
+    as_of: datetime | None = None
+    """What was recorded by then; None is everything recorded."""
+    scope: str | None = None
+    """Only what has this visibility scope; None is every scope the caller may read."""
+    hold_denied: frozenset[str] = frozenset()
+    """Names of entities under legal hold whose past not even administrators read."""
+    branch: str = MAIN_BRANCH
+
+    @classmethod
+    def of(
+        cls,
+        who: Principal,
+        *,
+        valid_at: datetime | None = None,
+        as_of: datetime | None = None,
+        scope: str | None = None,
+        hold_denied: frozenset[str] = frozenset(),
+    ) -> Self:
+        """Return the context of a caller's read; raise Forbidden or BadRequest for an `as_of` they may not use."""
+        return cls(who=reader(who, as_of), valid_at=valid_at, as_of=as_of, scope=scope, hold_denied=hold_denied)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the context as parameters of a statement."""
+        return {
+            "tenant": self.who.tenant_id,
+            "project": require_project(self.who),
+            "valid_at": self.valid_at,
+            "as_of": self.as_of,
+            "scope": self.scope,
+        }
+
+
+def reader(who: Principal, as_of: datetime | None) -> Principal:
+    """Return the caller as they read at that time: administrators who look back also read what a legal hold hides."""
+    if as_of is None:
+        return who
+    if "history:as_of" not in who.scopes:
+        raise Forbidden(
+            "as_of: this key lacks the scope history:as_of.",
+            code="missing_scope",
+            details={"needs": ["history:as_of"]},
+        )
+    if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
+        raise BadRequest("as_of must not be in the future.", code="as_of_future")
+    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who

@@ -1,0 +1,13 @@
+"""What the tests of bridges share: the tenants and clients of the tests of facts, a worker, and a writer of objects."""
+
+import pytest
+
+from tests.embeddings.conftest import bench  # noqa: F401
+from tests.erasure.conftest import worker  # noqa: F401
+from tests.facts.conftest import admin, elsewhere, keys, rival, robin, superuser, wren  # noqa: F401
+from tests.objects.entity_links.shared import Objects, Superuser
+
+
+@pytest.fixture
+def objects(superuser: Superuser, keys: dict[str, str]) -> Objects:  # noqa: F811
+    return Objects(superuser)

@@ -1,0 +1,95 @@
+"""Objects are embedded as notes are: what stands on main, is in sight and has a text to be embedded."""
+
+from typing import Any
+
+import pytest
+
+from app.embeddings.tasks import reconcile
+from tests.embeddings.conftest import Bench
+from tests.objects.entity_links.shared import Objects
+
+pytestmark = pytest.mark.anyio
+
+NEAR = "SELECT owner_id::text AS id FROM near_units('acme', 'default', 'object', 1::smallint, 64, %s, 10, NULL)"
+
+
+@pytest.fixture
+def written(bench: Bench) -> Objects:
+    return Objects(bench.superuser)
+
+
+def owners(bench: Bench) -> set[str]:
+    return {str(row["owner_id"]) for row in bench.vectors}
+
+
+async def test_heads_with_a_text_are_embedded_as_shared_and_counted(bench: Bench, written: Objects) -> None:
+    ada = written.put("Ada", embed_text="Ada wrote programs")
+    written.put("Mute", embed_text=None)
+    written.put("Everybody's", project=None, embed_text="of no project")
+    await bench.embed_all()
+    (row,) = bench.vectors
+    assert (str(row["owner_id"]), row["owner_kind"], row["scope"]) == (ada, "object", "project_shared")
+    assert (row["agent_id"], row["garden_id"], row["suppression"]) == ("", None, 0)
+    assert bench.seen == ["Ada wrote programs"]
+    assert bench.one("SELECT vectors FROM embedding_counts") == 1
+    assert bench.one("SELECT count(*) FROM lexical_statistics WHERE kind = 'object'") == 1, "words are counted too"
+    with bench.superuser.transaction():
+        bench.superuser.execute("SELECT set_scope('acme', 'default', 'wren', '{}', '')")
+        bench.superuser.execute("SET LOCAL ROLE palimpsest_app")
+        assert bench.rows(NEAR, str(row["vector"])) == [{"id": ada}]
+
+
+async def test_what_changes_is_embedded_anew_and_what_goes_loses_its_vector(bench: Bench, written: Objects) -> None:
+    changed, deleted, silenced = (written.put(name) for name in ("one", "two", "three"))
+    await bench.embed_all()
+    assert owners(bench) == {changed, deleted, silenced}
+    written.change(changed, embed_text="quite another text")
+    written.change(deleted, deleted_at="2026-01-01")
+    written.change(silenced, embed_text=None)
+    await bench.embed_all()
+    assert owners(bench) == {changed}
+    assert bench.seen[-1] == "quite another text"
+    assert bench.one("SELECT vectors FROM embedding_counts") == 1
+
+
+async def test_texts_are_redacted_before_they_leave(bench: Bench, written: Objects) -> None:
+    written.put("x", embed_text="the password: hunter2")
+    await bench.embed_all()
+    assert bench.seen == ["the [REDACTED]"]
+
+
+async def test_reconciliation_puts_objects_in_step_too(bench: Bench, written: Objects) -> None:
+    missing, gone, hidden = (written.put(name) for name in ("one", "two", "three"))
+    orphan = written.put("four", project=None)
+    await bench.embed_all()
+    execute = bench.superuser.execute
+    execute("DELETE FROM embeddings WHERE owner_id = %s", (missing,))
+    execute("UPDATE graph_objects SET deleted_at = now() WHERE canonical_id = %s", (gone,))
+    execute("UPDATE graph_objects SET suppression = 2 WHERE canonical_id = %s", (hidden,))
+    execute(
+        "INSERT INTO embedding_queue (tenant_id, project_id, owner_kind, owner_id, model_id, queued_at, available_at) "
+        "VALUES ('acme', 'default', 'object', %s, 1, now(), now() + interval '1 hour')",
+        (orphan,),
+    )
+    done = "SELECT count(*) FROM jobs WHERE kind = 'embed_reconcile' AND status = 'completed'"
+    async with bench.working(handlers={"embed_reconcile": reconcile}):
+        await bench.until(lambda: bench.one(done) == 1)
+        await bench.drained()
+    assert {(str(row["owner_id"]), row["suppression"]) for row in bench.vectors} == {(missing, 0), (hidden, 2)}
+    assert bench.one("SELECT vectors FROM embedding_counts") == 2
+
+
+async def test_units_and_vectors_of_objects_are_in_the_coverage(bench: Bench, written: Objects) -> None:
+    figures = "SELECT units, vectors, queued FROM diagnose_project(0.1, 10, 10)"
+
+    def told() -> Any:
+        with bench.superuser.transaction():
+            bench.superuser.execute("SELECT set_scope('acme', 'default', '', '{}', '')")
+            return bench.rows(figures)
+
+    for name in ("one", "two"):
+        written.put(name)
+    written.put("three", embed_text=None)
+    assert told() == [{"units": 2, "vectors": 0, "queued": 3}], "whoever writes a head queues it; the worker looks"
+    await bench.embed_all()
+    assert told() == [{"units": 2, "vectors": 2, "queued": 0}]
