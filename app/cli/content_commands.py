@@ -93,7 +93,7 @@ def _embedding_commands(embeddings: Any) -> None:
 
 def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings status`."""
-    from app.embeddings.installation import model_status
+    from app.embeddings.administration import model_status
 
     found = as_owner(settings, model_status)
     lines = [
@@ -108,7 +108,7 @@ def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int
 
 def run_add_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings add`."""
-    from app.embeddings.installation import add_model
+    from app.embeddings.administration import add_model
 
     if not 1 <= options.model_version <= MAX_MODEL_VERSION:
         raise BadRequest(f"--model-version: from 1 to {MAX_MODEL_VERSION}.")
@@ -119,7 +119,7 @@ def run_add_model(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_activate_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings activate`."""
-    from app.embeddings.installation import activate_model
+    from app.embeddings.administration import activate_model
 
     named = {"name": options.model, "version": options.model_version, "force": options.force}
     made = as_owner(settings, lambda owner: activate_model(owner, **named))
@@ -128,7 +128,7 @@ def run_activate_model(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_drop_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings drop`."""
-    from app.embeddings.installation import drop_model
+    from app.embeddings.administration import drop_model
 
     named = {"name": options.model, "version": options.model_version}
     made = as_owner(settings, lambda owner: drop_model(owner, **named, say=say))

@@ -14,7 +14,7 @@ from app.config import Settings
 from app.db import migrations
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
 from app.db.rls import APP_ROLE
-from app.embeddings.installation import adopt_model
+from app.embeddings.administration import adopt_model
 from app.errors import StartupError
 
 DATABASE = "palimpsest"
