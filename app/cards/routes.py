@@ -48,7 +48,7 @@ async def list_cards(
     With `as_of` or `valid_at` the cards of one entity are built from what was recorded and valid then; they are not
     stored and never stale."""
     if force_refresh and entity is None:
-        raise BadRequest("force_refresh requires entity: name the entity whose cards to rebuild.")
+        raise BadRequest("force_refresh: requires entity, whose cards are rebuilt.")
     scope = cast(Visibility | None, SYNONYMS.get(visibility or "", cast(Visibility | None, visibility)))
     known, valid = parse_as_of(as_of), parse_moment(valid_at, "valid_at")
     filters = {"entity": entity, "scope": scope, "as_of": known, "valid_at": valid}
@@ -56,7 +56,7 @@ async def list_cards(
     if known is not None or valid is not None:
         if entity is None:
             raise BadRequest(
-                "entity is required with as_of or valid_at: cards at another time are built for one entity at a time."
+                "entity: required with as_of or valid_at; cards at another time are built for one entity at a time."
             )
         context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope)
         return await history.list_cards(db, who, context=context, entity=entity, page=page)

@@ -172,7 +172,7 @@ async def _find(owner: Database, name: str, version: int | None) -> ModelRow:
         )
     if len(found) > 1:
         versions = ", ".join(str(model.version) for model in found)
-        raise BadRequest(f"--model-version is required: {name} is registered in versions {versions}.")
+        raise BadRequest(f"--model-version: required; {name} is registered in versions {versions}.")
     return found[0]
 
 

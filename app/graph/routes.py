@@ -71,7 +71,7 @@ async def find_neighbors(
     read."""
     name, size = _either(entity, entity_uri, "entity", "entity_uri"), _either(page_size, limit, "page_size", "limit")
     if name is None:
-        raise BadRequest("entity is required: a name, alias, URI or id.")
+        raise BadRequest("entity: required; a name, alias, URI or id.")
     service.check_depth(depth)
     scope = cast(Visibility, SYNONYMS.get(visibility, visibility))
     query = service.NeighborQuery(

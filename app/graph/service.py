@@ -98,7 +98,7 @@ def check_depth(depth: int) -> None:
     """Raise BadRequest when a depth is out of bounds."""
     if not 1 <= depth <= MAX_DEPTH:
         raise BadRequest(
-            f"depth must be from 1 to {MAX_DEPTH}.", code="graph_depth_exceeded", details={"max": MAX_DEPTH}
+            f"depth: must be from 1 to {MAX_DEPTH}.", code="graph_depth_exceeded", details={"max": MAX_DEPTH}
         )
 
 

@@ -58,11 +58,11 @@ def check(who: Principal, ask: RecallAsk, *, hold_denied: frozenset[str] = froze
     """Return the checked request; raise BadRequest or Forbidden that names the invalid field."""
     field, query = _either(ask.query, ask.intent, "query", "intent")
     if query is None or not query.strip():
-        raise BadRequest(f"{field} must not be empty.", code="invalid_query")
+        raise BadRequest(f"{field}: must not be empty.", code="invalid_query")
     if not 1 <= ask.token_budget <= MAX_BUDGET:
-        raise BadRequest(f"token_budget must be from 1 to {MAX_BUDGET}.", code="invalid_token_budget")
+        raise BadRequest(f"token_budget: must be from 1 to {MAX_BUDGET}.", code="invalid_token_budget")
     if not 0 <= ask.depth <= MAX_DEPTH:
-        raise BadRequest(f"depth must be from 0 to {MAX_DEPTH}.", code="recall_depth_exceeded")
+        raise BadRequest(f"depth: must be from 0 to {MAX_DEPTH}.", code="recall_depth_exceeded")
     _check_weights(ask.weights)
     if ask.debug and DEBUG_SCOPE not in who.scopes:
         raise Forbidden(

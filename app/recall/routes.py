@@ -163,7 +163,7 @@ def _parse_weights(text: str) -> Weights:
         return msgspec.json.decode(text, type=Weights)
     except (msgspec.ValidationError, msgspec.DecodeError) as problem:
         raise BadRequest(
-            'weights must be JSON such as {"lexical": 0.3, "vector": 0.5, "graph": 0.2}.', code="invalid_weights"
+            'weights: must be JSON such as {"lexical": 0.3, "vector": 0.5, "graph": 0.2}.', code="invalid_weights"
         ) from problem
 
 
