@@ -23,7 +23,7 @@ from app.extraction.decision import Candidate, Proposal
 from app.extraction.extraction import Extraction, Statement
 from app.extraction.models import Calls, Models
 from app.extraction.writing import Writing, write_proposals
-from app.facts import writing as facts
+from app.facts import writes as facts
 from app.facts.schemas import FactCreate, ObjectIn
 from app.jobs.registry import Job, JobContext, LeaseLost, Postponed, Registry
 from app.notes.deriving import PIPELINE, Link, Source
@@ -297,7 +297,7 @@ async def _link_facts(job: Job, source: Source) -> None:
     job.scope = who
     relations = msgspec.convert(job.payload["relations"], list[extraction.Relation])
     drafts, refused = facts.draft_all(who, [_fact(source, relation) for relation in relations])
-    await facts.judge_drafts(job.db, who, drafts)
+    await facts.set_trust(job.db, who, drafts)
 
     async def write() -> None:
         async with job.finishing() as session:

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from app.db.database import Database, Row
-from app.facts import reading
+from app.facts import reads
 from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
 from app.recall import queries
@@ -44,7 +44,7 @@ async def read_contents(
     facts = {UUID(one.id) for one in pool if one.kind == "fact"}
     notes = [one.id for one in pool if one.kind == "note"]
     read_facts, rows, vectors = await asyncio.gather(
-        reading.read_facts(db, context.who, ids=facts, as_of=context.as_of),
+        reads.read_facts(db, context.who, ids=facts, as_of=context.as_of),
         _read_notes(db, request, notes),
         _read_vectors(channels, pool),
     )

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.db.database import Database
-from app.facts import reading
+from app.facts import reads
 from app.facts.schemas import FactRead
 from app.recall import queries
 from app.recall.rendering import value_text
@@ -64,7 +64,7 @@ async def add_parents(
     if not request.options.include_contradicted:
         facts = facts.preferred()
     context = request.context
-    read = await reading.read_facts(db, context.who, ids={UUID(fact) for fact in facts.ids}, as_of=context.as_of)
+    read = await reads.read_facts(db, context.who, ids={UUID(fact) for fact in facts.ids}, as_of=context.as_of)
     shown: list[Result] = [
         msgspec.structs.replace(result, provenance_of=first[result.id].id)
         if isinstance(result, RecalledFact) and result.id in first and first[result.id].id != result.id

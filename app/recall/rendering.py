@@ -1,6 +1,5 @@
 """Results as text for a prompt."""
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -8,19 +7,11 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET
 
+from app.facts.names import last_segment
 from app.facts.schemas import FactRead
 from app.recall.schemas import RecalledFact, RecalledNote
 
 NOTHING = "null"
-# The same rule as the SQL function that tells a URI from a name.
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
-
-
-def last_segment(name: str) -> str:
-    """Return the last segment of a URI; any other name as it is."""
-    if URI.fullmatch(name) is None:
-        return name
-    return name.rstrip("/").replace(":", "/").rpartition("/")[2] or name
 
 
 def value_text(fact: FactRead) -> str:

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from app.access import new_id, require_project
 from app.db.database import Database
-from app.facts import reading
+from app.facts import reads
 from app.recall import traces
 from app.recall.contents import Contents, read_contents
 from app.recall.dependencies import RecallDependencies
@@ -88,7 +88,7 @@ async def build_response(
     if channels is not None:
         results, used = await add_parents(db, request, channels, results, used, max_facts=max_facts)
     facts = [result for result in results if isinstance(result, RecalledFact)]
-    notices = await reading.notices_of(db, who, list(facts), dependencies.hold_denied)
+    notices = await reads.notices_of(db, who, list(facts), dependencies.hold_denied)
     dependencies.access_counts.add(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     # An operator may run without a model; only a missing vector of an active one is a failure.
     degraded = vector is None and await dependencies.vectors.expected()

@@ -6,9 +6,9 @@ from functools import partial
 
 from app.access import Principal, require_project
 from app.db.database import Database
-from app.facts import entities
 from app.facts.as_of import look_back
-from app.facts.vocabulary import predicates
+from app.facts.entities import service as entities
+from app.facts.predicates import service as predicates
 from app.recall import queries
 from app.recall.dependencies import RecallDependencies
 from app.recall.memory_card import CardResult, find_card

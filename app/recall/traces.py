@@ -13,7 +13,7 @@ from app.cards.schemas import ReplayedCard, ShownCard
 from app.db.database import Database, Row
 from app.db.scope import LEGAL_HOLD
 from app.errors import NotFound
-from app.facts import reading
+from app.facts import reads
 from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
 from app.read_context import ReadContext
@@ -103,7 +103,7 @@ def _trace_result(result: RecalledFact | RecalledNote) -> TraceResult:
 async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
     """Return a trace for its agent or an administrator, or raise NotFound; details of facts only if readable now."""
     trace = await _get(db, who, trace_id=trace_id)
-    readable = await reading.read_facts(db, who, ids=_fact_ids(who, trace))
+    readable = await reads.read_facts(db, who, ids=_fact_ids(who, trace))
     return _without_unreadable(trace, set(readable))
 
 
@@ -111,10 +111,10 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, hold_denied: f
     """Return the results of a trace as they were then, as far as the caller may still read them."""
     trace = await _get(db, who, trace_id=trace_id)
     context = ReadContext.of(who, as_of=trace.as_of, hold_denied=hold_denied)
-    facts = await reading.read_facts(db, context.who, ids=_fact_ids(context.who, trace), as_of=trace.as_of)
+    facts = await reads.read_facts(db, context.who, ids=_fact_ids(context.who, trace), as_of=trace.as_of)
     notes = await _read_notes(db, context, trace)
     trace = _without_unreadable(trace, set(facts))
-    notices = await reading.notices_of(db, context.who, list(facts.values()), hold_denied)
+    notices = await reads.notices_of(db, context.who, list(facts.values()), hold_denied)
     return ReplayRead(
         trace=trace,
         results=[_replay_result(result, facts.get(result.id), notes.get(result.id)) for result in trace.results],

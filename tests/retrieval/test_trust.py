@@ -21,6 +21,10 @@ MONTH = timedelta(days=30)
         (Record(facts=10), 0.7),
         (Record(facts=9), 0.5),
         (Record(), 0.5),
+        (Record(facts=1_000, known_for=timedelta(days=1_000)), 1.0),
+        (Record(facts=1_000), 0.7),
+        (Record(facts=10, failures=10), 0.3),
+        (Record(facts=1_000, known_for=timedelta(days=1_000), blocklisted=True), 0.0),
     ],
 )
 def test_history_is_scored_by_facts_failures_and_time(record: Record, expected: float) -> None:
