@@ -17,13 +17,13 @@ from app.extraction import queries
 from app.extraction.answers import read_object
 from app.jobs.registry import PermanentFailure, Postponed
 from app.providers.base import (
-    AnswerUnusable,
     Completer,
     Completion,
     InputRefused,
     Message,
     ProviderError,
     ProviderMisconfigured,
+    UnusableResponse,
     Usage,
 )
 from app.providers.breaker import Breaker, BreakerPolicy
@@ -38,7 +38,7 @@ AT_ONCE_SECONDS = 0.5
 CHARACTERS_PER_TOKEN = 4
 MOST_TOKENS = 10_000_000
 # A job loses an attempt by a failure; when nobody answers any job, the rest of them wait with theirs unspent.
-POLICY = BreakerPolicy(probe_seconds=30.0, downs_in_a_row=20, min_attempts=60)
+POLICY = BreakerPolicy(probe_seconds=30.0, consecutive_downs=20, min_attempts=60)
 BUDGET_SPENT = "token_budget_spent"
 
 Build = Callable[[ModelSpec], Completer]
@@ -149,11 +149,11 @@ class Calls:
                 timeout_seconds=self._settings.extraction_timeout / 1000,
             )
             if (answer.truncated and read_object(answer.text)[0] is None) or not answer.text.strip():
-                raise AnswerUnusable(f"{self.name} had no room left for an answer, or gave none.")
+                raise UnusableResponse(f"{self.name} had no room left for an answer, or gave none.")
         except ProviderError as problem:
             breaker.failed(problem)
             # One that answered uselessly wants to be paid; one that was not there does not.
-            read = _estimate(messages) if isinstance(problem, AnswerUnusable) else 0
+            read = _estimate(messages) if isinstance(problem, UnusableResponse) else 0
             await self._record(purpose, Usage(input_tokens=read), started, outcome="failed")
             raise _told(problem) from problem
         except BaseException:

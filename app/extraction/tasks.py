@@ -259,7 +259,7 @@ async def _link_now(job: Job, source: Source, made: Link, job_id: str) -> None:
         pass
     except Exception as problem:  # noqa: BLE001 - what was extracted is written; the queue tries this again
         log.warning("graph_link_failed", job_id=job_id, **describe_failure(problem))
-        await linking.give_back(problem, seconds=BACKOFF[0])
+        await linking.return_to_queue(problem, seconds=BACKOFF[0])
 
 
 def _link(job: Job, source: Source, settings: PipelineSettings, found: Extraction) -> Link | None:
@@ -276,7 +276,7 @@ def _link(job: Job, source: Source, settings: PipelineSettings, found: Extractio
 async def _end(job: Job, reason: str) -> None:
     """Ends a job that has nothing to do; its note waits no longer, also one that cannot be seen."""
     async with job.finishing() as session:
-        await job.settle(session, "cancelled")
+        await job.update_subject(session, "cancelled")
         job.result = {"skipped": reason}
 
 
