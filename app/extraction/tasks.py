@@ -27,8 +27,7 @@ from app.facts import writes as facts
 from app.facts.schemas import FactCreate, ObjectIn
 from app.jobs.registry import Job, JobContext, LeaseLost, Postponed, Registry
 from app.notes.deriving import PIPELINE, Link, Source
-from app.recall.dependencies import QueryVectors
-from app.recall.query_vectors import ModelVectors
+from app.recall.query_vectors import ModelVectors, QueryVectors
 from app.telemetry.logs import describe_failure
 from app.tenancy.schemas import Visibility
 from app.tenancy.settings import PipelineSettings, read_settings

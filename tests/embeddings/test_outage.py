@@ -181,7 +181,7 @@ async def test_nobody_is_left_alone_for_more_than_an_hour() -> None:
         fake.problem = ProviderDown("busy", retry_after=asked)
         with pytest.raises(ProviderDown):
             await guarded.embed(["text"])
-        assert guarded.rest == kept
+        assert guarded.pause_seconds == kept
         clock.now += kept - 1
         assert guarded.permit(1) == 0
         clock.now += 2
@@ -294,12 +294,12 @@ async def test_at_emb_5_the_breaker_opens_probes_and_closes() -> None:
     fake.problem = ProviderDown("gone")
     assert not await ask(10)
     assert guarded.state == "closed", "10 of 40 is no more than 40%"
-    assert 24 <= guarded.rest <= 36, "but it is left alone for half a minute"
+    assert 24 <= guarded.pause_seconds <= 36, "but it is left alone for half a minute"
     assert guarded.permit(32) == 0
     clock.now += 36
     assert not await ask(11)
     assert guarded.state == "open", "21 of 51"
-    assert 90 < guarded.rest <= 120
+    assert 90 < guarded.pause_seconds <= 120
     clock.now += 121
     assert guarded.permit(32) == 3, "a probe"
     with pytest.raises(ProviderDown):
@@ -311,7 +311,7 @@ async def test_at_emb_5_the_breaker_opens_probes_and_closes() -> None:
     assert guarded.permit(32) == 3
     await guarded.embed(["text"] * 3)
     assert guarded.state == "closed"
-    assert guarded.rest == 0
+    assert guarded.pause_seconds == 0
     assert guarded.permit(32) == 32, "and all that waited follows"
 
 
