@@ -48,7 +48,11 @@ async def create_document(
     413 `document_too_large` over the project's document_max_content_bytes. An address that can be seen to be none
     to fetch is refused at once: 400 `document_url_invalid`, 403 `document_fetch_refused` or `document_fetch_off`.
     """
-    return respond(await service.create_document(db, who, data=data, rules=fetch_rules, once=idempotent))
+    return respond(
+        await idempotent.run(
+            db, who, lambda session: service.create_document(session, who, data=data, rules=fetch_rules)
+        )
+    )
 
 
 @get("/documents", opt={"access": READ}, summary="List documents", tags=["documents"])

@@ -24,11 +24,11 @@ from app.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
 from app.inputs import as_utc
 from app.jobs.queue import NewJob, enqueue
 from app.notes import queries as note_queries
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
-from app.tenancy.settings import PipelineSettings, find_settings
-from app.web.idempotency import Answer, Once
+from app.tenancy.settings import PipelineSettings, find_settings, load_settings
 
 KIND = "document_ingest"
 # Said in JSON, a text has no charset of its own any more.
@@ -36,33 +36,27 @@ CONTENT_TYPES = {"text": "text/plain", "markdown": "text/markdown", "html": "tex
 
 
 async def create_document(
-    db: Database, who: Principal, *, data: DocumentCreate, rules: FetchRules, once: Once
-) -> Answer:
-    """Takes a document in, to be read by a job; the same live content again is answered as it is."""
-    settings = await find_settings(db, who)
+    session: Session, who: Principal, *, data: DocumentCreate, rules: FetchRules
+) -> Outcome[DocumentCreated]:
+    """Store a document and queue the job that reads it, or return the live document that has the same content."""
+    settings = await load_settings(session, who)
     row = _new_row(who, data, rules, settings)
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        if row["garden_id"] is not None:
-            await gardens.require_writable(step.session, who, garden_id=UUID(row["garden_id"]), scope=row["scope"])
-        await queries.serialise(step.session, row=row)
-        found = await queries.find_same(step.session, row=row)
-        if found is not None:
-            if found["status"] == "failed":
-                # Sent again, it is tried again.
-                await _enqueue(step.session, who, found, settings)
-                found = await _read(step.session, who, str(found["document_id"]))
-            return await step.answer(200, _created(found, deduplicated=True))
-        await queries.insert_document(step.session, row=row)
-        await _enqueue(step.session, who, row, settings)
-        made = await _read(step.session, who, row["document_id"])
-        return await step.answer(201, _created(made, deduplicated=False))
-
-
-def _created(row: Row, *, deduplicated: bool) -> DocumentCreated:
-    document = _present(row)
-    return DocumentCreated(document=document, deduplicated=deduplicated, job_id=document.job_id)
+    if row["garden_id"] is not None:
+        await gardens.require_writable(session, who, garden_id=UUID(row["garden_id"]), scope=row["scope"])
+    await queries.serialise(session, row=row)
+    found = await queries.find_same(session, row=row)
+    if found is None:
+        await queries.insert_document(session, row=row)
+        await _enqueue(session, who, row, settings)
+    elif found["status"] == "failed":
+        # Sending a failed document again retries it.
+        await _enqueue(session, who, found, settings)
+    document_id = str((found or row)["document_id"])
+    document = _present(await _read(session, who, document_id))
+    created = found is None
+    return Outcome(
+        DocumentCreated(document=document, deduplicated=not created, job_id=document.job_id), created=created
+    )
 
 
 def _new_row(who: Principal, data: DocumentCreate, rules: FetchRules, settings: PipelineSettings) -> Row:

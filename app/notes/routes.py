@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import msgspec
 from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -53,16 +54,18 @@ async def create_note(
     """201 when it is new, 200 with `deduplicated: true` when the same live note was there already. Where the project
     has its notes extracted, `job_id` is the job to follow; with `?wait=extraction` the answer comes when it has ended,
     or after `wait_seconds`: `extraction_status` tells which."""
-    answer = await service.create_note(db, who, data=data, once=idempotent)
+    response = await idempotent.run(db, who, lambda session: service.create_note(session, who, data=data))
     if wait is not None:
-        answer = await service.wait_for_extraction(db, who, answer, seconds=wait_seconds)
-    return respond(answer)
+        made = msgspec.json.decode(response.body, type=NoteCreated)
+        made = await service.wait_for_extraction(db, who, made=made, seconds=wait_seconds)
+        response = msgspec.structs.replace(response, body=msgspec.json.encode(made))
+    return respond(response)
 
 
 @post("/notes/batch", opt={"access": WRITE}, status_code=200, summary="Store many notes", tags=["notes"])
 async def create_notes(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[NoteBatch]) -> Response[NoteBatchDone]:
     """Up to 1,000 in one transaction: all or none by default; `atomic: false` answers a result for each."""
-    return respond(await service.create_notes(db, who, data=data, once=idempotent))
+    return respond(await idempotent.run(db, who, lambda session: service.create_notes(session, who, data=data)))
 
 
 @get("/notes", opt={"access": READ}, summary="List notes", tags=["notes"])

@@ -29,45 +29,38 @@ from app.notes.schemas import (
     NoteResult,
 )
 from app.notes.storing import change_note, extract_notes, mark_extraction, note_not_found, present_note, store_notes
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
-from app.web.idempotency import Answer, Once
 
 MAX_CONTENT_BYTES = 64 * 1024
 RECOVERABLE = timedelta(days=30)
 EXTRACTION_JOBS = ("extract", "graph_link")
 
 
-async def create_note(db: Database, who: Principal, *, data: NoteCreate, once: Once) -> Answer:
-    """Stores a note; the same live note again is answered as it is, and is no failure."""
+async def create_note(session: Session, who: Principal, *, data: NoteCreate) -> Outcome[NoteCreated]:
+    """Store a note, or return the live note that has the same content."""
     row = _new_row(who, data)
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        await _check_gardens(step.session, who, [row])
-        ((note, created),) = await store_notes(step.session, who, [row])
-        queued = await extract_notes(step.session, who, [row] if created else [])
-        body = NoteCreated(note=present_note(note), deduplicated=not created, job_id=queued.get(str(note["note_id"])))
-        return await step.answer(201 if created else 200, body)
+    await _check_gardens(session, who, [row])
+    ((note, created),) = await store_notes(session, who, [row])
+    queued = await extract_notes(session, who, [row] if created else [])
+    job_id = queued.get(str(note["note_id"]))
+    return Outcome(NoteCreated(note=present_note(note), deduplicated=not created, job_id=job_id), created=created)
 
 
-async def wait_for_extraction(db: Database, who: Principal, answer: Answer, *, seconds: float) -> Answer:
-    """The same answer once the note is extracted and linked, or when the time is over: then its job can be followed."""
-    made = msgspec.json.decode(answer.body, type=NoteCreated)
+async def wait_for_extraction(db: Database, who: Principal, *, made: NoteCreated, seconds: float) -> NoteCreated:
+    """Return the note as it is once its extraction and linking have ended, or after `seconds`."""
     if made.job_id is None:
-        return answer
+        return made
     await jobs.wait_until_done(db, who, kinds=EXTRACTION_JOBS, dedupe_key=str(made.note.note_id), seconds=seconds)
     found = await read_notes(db, who, ids=[str(made.note.note_id)])
-    if not found:
-        # Deleted by somebody meanwhile; it was made all the same.
-        return answer
-    body = msgspec.json.encode(msgspec.structs.replace(made, note=found[0]))
-    return Answer(answer.status, body, replayed=answer.replayed)
+    # A note that was deleted in the meantime was created all the same.
+    return msgspec.structs.replace(made, note=found[0]) if found else made
 
 
-async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: Once) -> Answer:
-    """Stores up to 1,000 notes: all or none, or each on its own."""
+async def create_notes(session: Session, who: Principal, *, data: NoteBatch) -> Outcome[NoteBatchDone]:
+    """Store up to 1,000 notes, all or none, or each on its own with a result for each."""
     check_size(data.notes, "notes")
     rows: dict[int, Row] = {}
     errors: dict[int, AppError] = {}
@@ -77,20 +70,17 @@ async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: O
         except AppError as problem:
             errors[index] = problem
     stop_if_atomic("notes", atomic=data.atomic, errors=errors)
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        for index in list(rows):
-            try:
-                await _check_gardens(step.session, who, [rows[index]])
-            except AppError as problem:
-                errors[index] = problem
-                del rows[index]
-        stop_if_atomic("notes", atomic=data.atomic, errors=errors)
-        stored = dict(zip(rows, await store_notes(step.session, who, list(rows.values())), strict=True))
-        queued = await extract_notes(step.session, who, [note for note, created in stored.values() if created])
-        results = [_result(index, stored, errors, queued) for index in range(len(data.notes))]
-        return await step.answer(200, NoteBatchDone(results=results))
+    for index in list(rows):
+        try:
+            await _check_gardens(session, who, [rows[index]])
+        except AppError as problem:
+            errors[index] = problem
+            del rows[index]
+    stop_if_atomic("notes", atomic=data.atomic, errors=errors)
+    stored = dict(zip(rows, await store_notes(session, who, list(rows.values())), strict=True))
+    queued = await extract_notes(session, who, [note for note, created in stored.values() if created])
+    results = [_result(index, stored, errors, queued) for index in range(len(data.notes))]
+    return Outcome(NoteBatchDone(results=results), created=False)
 
 
 def _result(

@@ -89,9 +89,12 @@ class Chronicle:
             data = PredicateCreate(name=name, cardinality=cardinality, status="active")
             self.loop.run(predicates.create_predicate(self.db, self.who, data=data, once=self.once()))
         for number in range(5):
-            data = NoteCreate(content=f"note {number}")
-            answer = self.loop.run(notes.create_note(self.db, self.who, data=data, once=self.once()))
-            self.notes.append(UUID(msgspec.json.decode(answer.body)["note"]["note_id"]))
+            self.notes.append(self.loop.run(self.note(f"note {number}")))
+
+    async def note(self, content: str) -> UUID:
+        async with self.db.tenant(self.who) as session:
+            made = await notes.create_note(session, self.who, data=NoteCreate(content=content))
+        return made.value.note.note_id
 
     def step(self) -> None:
         """One write of any kind, and what a live query then says."""
