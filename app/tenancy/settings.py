@@ -132,6 +132,15 @@ async def load_settings(session: Session, who: Scope) -> PipelineSettings:
     return PipelineSettings() if row is None else read_settings(row["settings"])
 
 
+async def lock_settings(session: Session, who: Scope) -> PipelineSettings:
+    """Lock the caller's project until the transaction ends and return its settings, or raise NotFound."""
+    statement = queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or "")
+    row = await session.row(statement.with_for_update(key_share=True))
+    if row is None:
+        raise _project_not_found()
+    return read_settings(row["settings"])
+
+
 async def get_settings(db: Database, who: Principal, *, project_id: str) -> PipelineSettings:
     """What holds for a project, with the defaults of what nobody set."""
     _check_project(who, project_id)
