@@ -8,7 +8,7 @@ import msgspec
 import uuid_utils
 
 from app.db.scope import CROSS_PROJECT, Scope
-from app.errors import BadRequest
+from app.errors import BadRequest, NotFound
 
 SCOPES = (
     "notes:read",
@@ -81,3 +81,14 @@ def require_project(who: Principal) -> str:
     if who.project_id is None:
         raise BadRequest("X-Project-Id: this key spans projects, so name one.", code="project_required")
     return who.project_id
+
+
+def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
+    """Return the scope of an administrative call: the caller's tenant, or the one the platform key names."""
+    if who.kind == "platform":
+        if tenant_id is None:
+            raise BadRequest("tenant_id: the platform key belongs to no tenant, so name one.", code="tenant_required")
+        return Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)
+    if tenant_id is not None and tenant_id != who.tenant_id:
+        raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found")
+    return who.across_projects()

@@ -131,7 +131,7 @@ def _setting(variable: str, parse: Callable[[str], Any], default: Any, help_text
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the environment says; see the configuration table of the README."""
+    """What the environment says; app/docs/configuration.md is generated from it."""
 
     database_url: str | None = _setting(
         "DATABASE_URL",

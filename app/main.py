@@ -16,8 +16,8 @@ from app.config import Settings, read_settings
 from app.cursors import CursorSecret
 from app.db.catalogue import find_drift
 from app.db.database import Database
-from app.db.migrations import head_revision
 from app.db.schema import load_metadata
+from app.docs.routes import router as docs_router
 from app.domains import modules_of
 from app.embeddings.embedders import Embedders
 from app.errors import AppError, ConfigError, StartupError
@@ -114,7 +114,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     values: dict[str, Any] = {
         "db": database,
         "cursors": cursors,
-        "readiness": ReadinessCheck(database, head=head_revision(), strict=settings.rls_policy_strict),
+        "readiness": ReadinessCheck(database, strict=settings.rls_policy_strict),
         "metrics_token": settings.metrics_token,
         "limits": limiter.defaults,
         "queue_figures": QueueFigures(),
@@ -132,7 +132,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         },
     )
     app = Litestar(
-        route_handlers=[api, health_router],
+        route_handlers=[api, health_router, docs_router],
         dependencies={name: Provide(_always(value), sync_to_thread=False) for name, value in values.items()},
         exception_handlers={Exception: handle_error},
         request_class=ApiRequest,

@@ -28,9 +28,15 @@ ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = f"palimpsest_test_template_{os.getpid()}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run modules with slow tests first, so that no worker is left alone with a long one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def superuser_conninfo() -> Iterator[str]:
-    """A server to make databases on: TEST_DATABASE_URL, else a container, else the embedded one."""
+    """A server of this test process: TEST_DATABASE_URL, else a container, else an embedded server."""
     given = os.environ.get("TEST_DATABASE_URL")
     if given:
         yield given.replace("+psycopg", "")
@@ -39,18 +45,30 @@ def superuser_conninfo() -> Iterator[str]:
         from testcontainers.postgres import PostgresContainer
 
         with PostgresContainer("pgvector/pgvector:pg18", driver=None) as container:
-            yield container.get_connection_url()
+            conninfo = container.get_connection_url()
+            without_durability(conninfo)
+            yield conninfo
         return
     home = Path(tempfile.mkdtemp(prefix="palimpsest-tests-"))
     # Reachable for the account PostgreSQL runs as when the tests run as root.
     home.chmod(0o755)
     server = EmbeddedServer(home)
     server.start()
+    conninfo = server.conninfo(user="postgres", dbname="postgres")
     try:
-        yield server.conninfo(user="postgres", dbname="postgres")
+        without_durability(conninfo)
+        yield conninfo
     finally:
         server.release()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def without_durability(conninfo: str) -> None:
+    """Turn off what protects a server's data against a crash of the machine: these data end with the tests."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
+        connection.execute("SELECT pg_reload_conf()")
 
 
 def _docker_answers() -> bool:

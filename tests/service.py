@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -45,7 +46,7 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**kept, **variables}
 
 
-def palimpsest(*arguments: str, timeout: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
+def palimpsest(*arguments: str, timeout: Any = 60, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "app.cli", *arguments],

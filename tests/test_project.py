@@ -1,38 +1,17 @@
-"""The project keeps its word: README, lock file, package and layout say what is the case."""
+"""The project keeps its word: documentation, lock file, package and layout say what is the case."""
 
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from app.config import Settings
 from tests.service import ROOT
 
-README = (ROOT / "README.md").read_text()
-
-
-def shown(value: object) -> str:
-    """A default as the README writes it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, frozenset):
-        return ",".join(sorted(value))
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-@pytest.mark.parametrize("setting", fields(Settings), ids=lambda setting: setting.metadata["variable"])
-def test_the_configuration_table_is_true(setting: object) -> None:
-    variable, text = setting.metadata["variable"], setting.metadata["help"]  # type: ignore[attr-defined]
-    assert f"| `{variable}` | {shown(setting.default)} | {text} |" in README  # type: ignore[attr-defined]
+ARCHITECTURE = (ROOT / "app/docs/architecture.md").read_text()
 
 
 def test_the_lock_holds_every_dependency_with_hashes_and_no_address() -> None:
@@ -49,8 +28,8 @@ def test_the_lock_holds_every_dependency_with_hashes_and_no_address() -> None:
     assert all("--hash=sha256:" in entry for entry in entries)
 
 
-def test_every_dependency_has_its_line_in_the_readme() -> None:
-    table = README[README.index("### Dependencies") :].lower()
+def test_every_dependency_has_its_line_in_the_documentation() -> None:
+    table = ARCHITECTURE[ARCHITECTURE.index("## Dependencies") :].lower()
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in [*wanted["dependencies"], *wanted["optional-dependencies"]["dev"]]:
         assert (

@@ -3,5 +3,7 @@
 from app.domains import Domain
 
 domain = Domain(
+    routers=("app.audit.routes",),
+    tables=("app.audit.tables",),
     jobs=("app.audit.tasks",),
 )

@@ -7,7 +7,7 @@ SEALED_AT_ONCE = 2000
 
 
 async def seal(job: Job) -> None:
-    """Number and chain the lines written since; concurrent sealers wait at the head of the chain."""
+    """Number and chain all events that are not sealed yet; concurrent jobs wait for each other."""
     while True:
         async with job.db.tenant(job.scope) as session:
             row = await session.row(queries.SEAL_AUDIT, {"limit": SEALED_AT_ONCE})

@@ -12,8 +12,8 @@ from app.cards.building import Built, CardEntity, CardFact, build_card
 from app.cards.schemas import CardList, CardRead, CardValue, ReplayedCard, ShownCard
 from app.cards.service import card_not_found
 from app.db.database import Database, Row
-from app.facts import entities
 from app.facts.as_of import look_back
+from app.facts.entities import service as entities
 from app.facts.schemas import EntityBrief
 from app.paging import Page
 from app.read_context import reader

@@ -21,7 +21,7 @@ from app.cards.building import CardEntity, CardFact, build_card, render_opening
 from app.cards.schemas import CardList, CardRead, CardValue
 from app.db.database import Database, Row, Session
 from app.errors import NotFound
-from app.facts import entities
+from app.facts.entities import service as entities
 from app.facts.schemas import EntityBrief
 from app.jobs.queue import NewJob, enqueue_all
 from app.paging import Page

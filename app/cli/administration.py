@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 
 from app.access import PLATFORM_KEY_ID, Principal, new_secret
+from app.audit import service as audit
 from app.config import Settings
 from app.cursors import CursorSigner
 from app.db.database import Database
 from app.db.migrations import migration_conninfo
-from app.erasure import audit
 from app.errors import BadRequest, NotFound
 from app.main import open_database
 from app.paging import Page

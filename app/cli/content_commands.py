@@ -33,7 +33,7 @@ def add_content_commands(commands: Any) -> None:
 
 def run_set_predicate(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest predicates set`."""
-    from app.facts.vocabulary.installation import GlobalPredicate, set_global_predicate
+    from app.facts.predicates.global_predicates import GlobalPredicate, set_global_predicate
 
     fields = {"name": options.name, "cardinality": options.cardinality, "status": options.status}
     data = convert({**fields, "aliases": options.alias}, GlobalPredicate)
@@ -43,7 +43,7 @@ def run_set_predicate(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_list_predicates(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest predicates list`."""
-    from app.facts.vocabulary.installation import list_global_predicates
+    from app.facts.predicates.global_predicates import list_global_predicates
 
     found = as_owner(settings, list_global_predicates)
     lines = [f"{row['name']}  {row['cardinality']}  {row['status']}  used by {row['tenants']}" for row in found]

@@ -8,13 +8,16 @@ from typing import Any
 
 import msgspec
 import psycopg
+from psycopg.rows import dict_row
 
 from app.config import Settings
 from app.db.catalogue import find_drift
+from app.db.functions import functions_hash
 from app.db.migrations import head_revision
+from app.db.releases import read_state
 from app.db.rls import APP_ROLE
 from app.db.schema import load_metadata
-from app.errors import ConfigError
+from app.errors import ConfigError, StartupError
 
 MINIMUM_SERVER = 160000
 MINIMUM_VECTOR = (0, 8)
@@ -98,23 +101,30 @@ async def _role(connection: psycopg.AsyncConnection[Any]) -> Finding:
 
 
 async def _migration(connection: psycopg.AsyncConnection[Any]) -> Finding:
-    head = head_revision()
+    async def fetch(query: str) -> list[dict[str, Any]]:
+        async with connection.cursor(row_factory=dict_row) as cursor:
+            return await (await cursor.execute(query.encode())).fetchall()
+
+    problem, newer, found = None, False, "unreadable"
     try:
-        found = await _value(connection, "SELECT version_num FROM alembic_version")
-    except psycopg.errors.UndefinedTable:
-        found = None
-    except psycopg.errors.InsufficientPrivilege:
-        found = "unreadable"
+        state = await read_state(fetch, functions_hash=functions_hash())
+        problem, newer, found = state.problem, state.newer, state.revision or "none"
+    except psycopg.errors.InsufficientPrivilege as refused:
+        problem = str(refused).strip()
+    relation = "a newer release of the same compatibility level" if newer else f"newest is {head_revision()}"
     return Finding(
         check="migrations",
-        ok=found == head,
-        found=f"at {found or 'none'}, newest is {head}",
+        ok=problem is None,
+        found=f"at {found}, {relation}" + (f": {problem}" if problem else ""),
         remedy="run palimpsest migrate (on your own server with DATABASE_MIGRATION_URL set)",
     )
 
 
 async def _policies(connection: psycopg.AsyncConnection[Any]) -> Finding:
-    drift = await find_drift(connection, load_metadata())
+    try:
+        drift = await find_drift(connection, load_metadata())
+    except (StartupError, psycopg.errors.InsufficientPrivilege):
+        drift = ["not checked before the database is migrated"]
     return Finding(
         check="role and policies",
         ok=not drift,

@@ -11,14 +11,16 @@ from psycopg.conninfo import conninfo_to_dict
 
 from app.cli.administration import as_owner
 from app.config import Settings
-from app.db import migrations
+from app.db import migrations, releases
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
+from app.db.functions import functions_hash
 from app.db.rls import APP_ROLE
 from app.embeddings.installation import adopt_model
 from app.errors import StartupError
 
 DATABASE = "palimpsest"
 WATCH_SECONDS = 2.0
+NAMED_CHANGES = 20
 
 Say = Callable[[str], None]
 
@@ -94,19 +96,29 @@ def _check_reachable(conninfo: str) -> None:
         raise StartupError(f"The database cannot be reached: {reason}", code="unavailable") from problem
 
 
-def migrate(settings: Settings, *, revision: str = "head", say: Say) -> None:
-    """Roles, then migrations; says what it does, and that there was nothing to do."""
+def migrate(settings: Settings, *, revision: str = "head", keep_newer: bool = True, say: Say) -> None:
+    """Create roles, apply migrations and install functions; say what was done, or that there was nothing to do.
+
+    With `keep_newer`, a database that a newer release of the same compatibility level migrated stays as it is: an old
+    process that starts again must not take away what new ones already use.
+    """
     conninfo = migrations.migration_conninfo(settings)
     _check_reachable(conninfo)
     for line in migrations.ensure_roles(conninfo, app_conninfo=settings.database_url):
         say(line)
+    if keep_newer and not settings.embedded and releases.is_newer(conninfo, functions_hash=functions_hash()):
+        say("a newer release of the same compatibility level migrated the database: nothing to do")
+        return
     wanted = migrations.head_revision() if revision == "head" else revision
     before = migrations.current_revision(conninfo)
-    if before == wanted:
+    if before != wanted:
+        say(f"migrating the database from {before or 'nothing'} to {wanted}")
+    changes = migrations.upgrade(conninfo, wanted)
+    if before == wanted and not changes:
         say(f"the database is at migration {wanted}: nothing to do")
     else:
-        say(f"migrating the database from {before or 'nothing'} to {wanted}")
-        migrations.upgrade(conninfo, wanted)
+        for line in changes if len(changes) <= NAMED_CHANGES else [f"installed {len(changes)} functions"]:
+            say(line)
         say(f"the database is at migration {wanted}")
     if settings.embedding_model is not None and revision == "head":
         as_owner(settings, lambda owner: adopt_model(owner, settings, say=say))

@@ -87,10 +87,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _migrate_command(commands: Any) -> None:
-    migrate = command(commands, "migrate", run_migrate, "create roles and bring the schema to the newest migration")
+    migrate = command(
+        commands, "migrate", run_migrate, "create roles, bring the schema to the newest migration and install functions"
+    )
     migrate.add_argument("--revision", default="head", metavar="R", help="stop at this migration (default: head)")
     migrate.add_argument("--downgrade", metavar="R", help="go back to this migration; `base` removes everything")
-    migrate.add_argument("--repair", action="store_true", help="put drifted policies, grants and functions right")
+    migrate.add_argument(
+        "--repair",
+        action="store_true",
+        help="put drifted policies and grants right; functions are put right by every migrate",
+    )
     migrate.add_argument("--print-roles", action="store_true", help="print the SQL that makes the roles, for a DBA")
 
 
@@ -139,13 +145,13 @@ def run_migrate(options: argparse.Namespace, settings: Settings) -> int:
             migrations.downgrade(migrations.migration_conninfo(ready), options.downgrade)
             say(f"the database is at migration {options.downgrade}")
             return 0
-        migrate(ready, revision=options.revision, say=say)
+        migrate(ready, revision=options.revision, keep_newer=False, say=say)
         if options.repair:
             from app.db.repair import repair
             from app.db.schema import load_metadata
 
             repair(migrations.migration_conninfo(ready), load_metadata())
-            say("policies, grants and functions are as this version needs them; palimpsest doctor shows what is left")
+            say("policies and grants are as this version needs them; palimpsest doctor shows what is left")
     return 0
 
 

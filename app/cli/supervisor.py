@@ -21,7 +21,6 @@ from granian.constants import HTTPModes, Interfaces, Loops
 from app.cli.administration import Demo, ensure_demo, with_database
 from app.cli.installation import Say, database_of, migrate
 from app.config import Settings
-from app.db.migrations import head_revision
 from app.embeddings.embedders import Embedders
 from app.embeddings.models import check_active
 from app.errors import StartupError
@@ -96,12 +95,9 @@ async def check_database(settings: Settings) -> None:
     db = open_database(settings)
     try:
         await db.open()
-        state = await ReadinessCheck(db, head=head_revision(), strict=False).run()
+        state = await ReadinessCheck(db, strict=False).run()
         if not state.migrations:
-            raise StartupError(
-                "\n".join(state.problems) + "\nRun palimpsest migrate with DATABASE_MIGRATION_URL set.",
-                code="not_migrated",
-            )
+            raise StartupError("\n".join(state.problems), code="not_migrated")
         await check_policies(db, strict=settings.rls_policy_strict)
         await check_active(db, settings)
     finally:

@@ -8,7 +8,10 @@ from psycopg.rows import dict_row
 from sqlalchemy import MetaData
 
 from app.db import privileges
+from app.db.functions import functions_hash
+from app.db.releases import read_state
 from app.db.rls import APP_ROLE, CHECKS, EXPRESSIONS, OWNER_ROLE, Rule
+from app.errors import StartupError
 
 TABLES = """
     SELECT c.relname AS name, c.relrowsecurity AS enabled, c.relforcerowsecurity AS forced,
@@ -77,18 +80,29 @@ def table_grants(metadata: MetaData) -> dict[str, frozenset[str]]:
 
 
 async def find_drift(connection: AsyncConnection[Any], metadata: MetaData) -> list[str]:
-    """Every way in which role, policies, grants and functions differ from what they must be; empty when none does."""
+    """Name every way in which role, policies, grants and functions differ from what they must be.
+
+    Of a database that a newer release of the same level migrated, what this version does not know is left out.
+    Raise StartupError when this version cannot work with the database at all: then nothing else is worth saying.
+    """
     (role,) = await _rows(connection, privileges.ROLE)
-    drift = [*privileges.role_drift(role), *await _table_drift(connection, tenant_rules(metadata))]
+    drift = privileges.role_drift(role)
     if role["superuser"]:
         # Who may do everything differs in everything; the role itself is what has to change.
         return drift
+    state = await read_state(lambda query: _rows(connection, query), functions_hash=functions_hash())
+    if state.problem is not None:
+        raise StartupError(state.problem, code="not_migrated")
+    newer, grants = state.newer, table_grants(metadata)
     return [
         *drift,
+        *await _table_drift(connection, tenant_rules(metadata), newer=newer),
         *privileges.setting_drift(await _rows(connection, privileges.SETTINGS)),
-        *privileges.grant_drift(await _rows(connection, privileges.RELATIONS), table_grants(metadata)),
-        *privileges.hook_drift(await _rows(connection, privileges.HOOKS)),
-        *privileges.function_drift(await _rows(connection, privileges.FUNCTIONS), privileges.wanted_functions()),
+        *privileges.grant_drift(await _rows(connection, privileges.RELATIONS), grants, newer=newer),
+        *privileges.hook_drift(await _rows(connection, privileges.HOOKS), grants, newer=newer),
+        *privileges.function_drift(
+            await _rows(connection, privileges.FUNCTIONS), privileges.wanted_functions(), newer=newer
+        ),
     ]
 
 
@@ -98,10 +112,31 @@ async def _rows(connection: AsyncConnection[Any], query: str) -> list[dict[str, 
         return await cursor.fetchall()
 
 
-async def _table_drift(connection: AsyncConnection[Any], rules: dict[str, Rule]) -> list[str]:
-    policies: dict[str, set[Policy]] = {}
+async def _table_drift(connection: AsyncConnection[Any], rules: dict[str, Rule], *, newer: bool) -> list[str]:
+    policies = await _policies(connection)
+    drift: list[str] = []
+    seen: set[str] = set()
+    for table in await _rows(connection, TABLES):
+        name = table["name"]
+        seen.add(name)
+        known = name in rules or table["part"]
+        if newer and not known and table["owner"] == OWNER_ROLE:
+            continue
+        drift += _security_drift(table)
+        if not known:
+            drift.append(f"table {name} has a tenant_id but no rule in this version")
+            continue
+        # A part is only reached through its parent, which has the policies: of its own it has none.
+        wanted = frozenset[Policy]() if table["part"] else canonical_policies(name, rules[name])
+        drift += _policy_drift(name, wanted, policies.get(name, set()))
+    drift += [f"table {name} is missing; run palimpsest migrate" for name in sorted(set(rules) - seen)]
+    return drift
+
+
+async def _policies(connection: AsyncConnection[Any]) -> dict[str, set[Policy]]:
+    found: dict[str, set[Policy]] = {}
     for row in await _rows(connection, POLICIES):
-        policies.setdefault(row["table_name"], set()).add(
+        found.setdefault(row["table_name"], set()).add(
             Policy(
                 name=row["name"],
                 permissive=row["permissive"],
@@ -111,26 +146,17 @@ async def _table_drift(connection: AsyncConnection[Any], rules: dict[str, Rule])
                 check=_one_line(row["check_clause"]),
             )
         )
+    return found
+
+
+def _security_drift(table: dict[str, Any]) -> list[str]:
     drift: list[str] = []
-    seen: set[str] = set()
-    for table in await _rows(connection, TABLES):
-        name = table["name"]
-        seen.add(name)
-        if table["owner"] != OWNER_ROLE:
-            drift.append(f"table {name} belongs to {table['owner']}, not {OWNER_ROLE}")
-        if not table["enabled"]:
-            drift.append(f"table {name} has row-level security disabled")
-        if not table["forced"]:
-            drift.append(f"table {name} does not FORCE row-level security")
-        if table["part"]:
-            # Reached through its whole alone, where the policies are: of its own it has none, and so shows nothing.
-            drift += _policy_drift(name, frozenset(), policies.get(name, set()))
-            continue
-        if name not in rules:
-            drift.append(f"table {name} has a tenant_id but no rule in this version")
-            continue
-        drift += _policy_drift(name, canonical_policies(name, rules[name]), policies.get(name, set()))
-    drift += [f"table {name} is missing; run palimpsest migrate" for name in sorted(set(rules) - seen)]
+    if table["owner"] != OWNER_ROLE:
+        drift.append(f"table {table['name']} belongs to {table['owner']}, not {OWNER_ROLE}")
+    if not table["enabled"]:
+        drift.append(f"table {table['name']} has row-level security disabled")
+    if not table["forced"]:
+        drift.append(f"table {table['name']} does not FORCE row-level security")
     return drift
 
 

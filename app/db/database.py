@@ -73,6 +73,10 @@ class Session:
         """Goes on in another scope: for work of a tenant that happens in one of its projects."""
         await self.execute(SET_SCOPE, scope_parameters(who))
 
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Run a callback once the commit is durable, and never otherwise."""
+        self._after_commit.append(callback)
+
     def wake_workers(self) -> None:
         """Asks for one wake-up of the workers after the commit."""
         if self._wakeups.soon not in self._after_commit:

@@ -1,6 +1,7 @@
 """Roles and migrations: what `palimpsest migrate` does, and what it prints when it may not."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,18 @@ def functions_folder() -> Path:
     return Path(str(alembic_config().get_main_option("script_location"))) / "functions"
 
 
+@cache
+def known_revisions() -> tuple[str, ...]:
+    """The migrations this version carries, oldest first."""
+    found = [script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()]
+    if not found:
+        raise StartupError("No migrations were found beside the package; reinstall Palimpsest.")
+    return tuple(reversed(found))
+
+
 def head_revision() -> str:
     """The newest migration this version carries."""
-    head = ScriptDirectory.from_config(alembic_config()).get_current_head()
-    if head is None:
-        raise StartupError("No migrations were found beside the package; reinstall Palimpsest.")
-    return head
+    return known_revisions()[-1]
 
 
 def prepare_connection(connection: Connection) -> None:
@@ -197,13 +204,14 @@ def current_revision(conninfo: str) -> str | None:
         engine.dispose()
 
 
-def upgrade(conninfo: str, revision: str = "head", *, say: Callable[[str], None] = lambda _: None) -> None:
-    """Applies migrations up to a revision; does nothing when the database is there already."""
-    _with_connection(conninfo, lambda config: command.upgrade(config, revision), say)
+def upgrade(conninfo: str, revision: str = "head", *, say: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Apply migrations up to a revision; at head also install this version's functions. Return what changed of them."""
+    config = _with_connection(conninfo, lambda config: command.upgrade(config, revision), say)
+    return config.attributes.get("changes", [])
 
 
 def downgrade(conninfo: str, revision: str, *, say: Callable[[str], None] = lambda _: None) -> None:
-    """Takes migrations back to a revision; `base` leaves nothing of ours in the schema."""
+    """Remove our functions and take migrations back to a revision; `base` leaves nothing of ours in the schema."""
     _with_connection(conninfo, lambda config: command.downgrade(config, revision), say)
 
 
@@ -221,7 +229,7 @@ def _engine(conninfo: str) -> Any:
     return create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo))
 
 
-def _with_connection(conninfo: str, run: Callable[[Config], Any], say: Callable[[str], None]) -> None:
+def _with_connection(conninfo: str, run: Callable[[Config], Any], say: Callable[[str], None]) -> Config:
     config = alembic_config()
     config.print_stdout = lambda text, *_: say(str(text))
     engine = _engine(conninfo)
@@ -231,3 +239,4 @@ def _with_connection(conninfo: str, run: Callable[[Config], Any], say: Callable[
             run(config)
     finally:
         engine.dispose()
+    return config

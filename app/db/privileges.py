@@ -1,11 +1,12 @@
 """What the service's role may do beyond its policies, and whether the functions it calls are the ones we wrote."""
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from app.db.migrations import functions_folder
+from app.db.functions import all_functions
 from app.db.rls import APP_ROLE, OWNER_ROLE
 
 # Settings that, given to a role or database, would change whose rows are seen or what a name means.
@@ -30,6 +31,7 @@ SETTINGS = """
 RELATIONS = """
     SELECT n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
            coalesce(c.reloptions && ARRAY['security_invoker=true', 'security_invoker=on'], false) AS as_invoker,
+           pg_get_userbyid(c.relowner) AS owner,
            ARRAY(SELECT p FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) p
                  WHERE has_table_privilege(current_user, c.oid, p)
                     OR (p IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')
@@ -69,11 +71,11 @@ class Function:
 def wanted_functions() -> dict[str, Function]:
     """The functions of this version, from their files; read once, since readiness asks every few seconds."""
     found: dict[str, Function] = {}
-    for path in sorted(functions_folder().glob("*.sql")):
-        head, _, rest = path.read_text().partition("AS $$")
+    for name, text in all_functions().items():
+        head, _, rest = text.partition("AS $$")
         settings = re.findall(r"^SET (\w+) = (.+)$", head, flags=re.MULTILINE)
-        found[path.stem] = Function(
-            name=path.stem,
+        found[name] = Function(
+            name=name,
             body=rest.rpartition("$$")[0],
             definer="SECURITY DEFINER" in head,
             settings=frozenset(f"{name}={value}" for name, value in settings),
@@ -117,50 +119,67 @@ def setting_drift(settings: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def grant_drift(relations: list[dict[str, Any]], grants: dict[str, frozenset[str]]) -> list[str]:
-    """Relations the service may touch beyond what this version needs."""
+def grant_drift(relations: list[dict[str, Any]], grants: dict[str, frozenset[str]], *, newer: bool) -> list[str]:
+    """Relations the service may touch beyond what this version needs; `newer` releases may have tables of their own."""
     drift: list[str] = []
     for row in relations:
         where = f"{row['schema']}.{row['name']}" if row["schema"] != "public" else str(row["name"])
-        ours = row["schema"] == "public" and row["name"] in grants and row["kind"] in ("r", "p")
-        wanted = grants[str(row["name"])] if ours else frozenset[str]()
-        extra = sorted(set(row["privileges"]) - wanted)
-        if row["kind"] == "v" and row["as_invoker"]:
+        known = row["schema"] == "public" and row["name"] in grants and row["kind"] in ("r", "p")
+        if (row["kind"] == "v" and row["as_invoker"]) or (newer and not known and _is_ours(row)):
             continue
+        wanted = grants[str(row["name"])] if known else frozenset[str]()
+        extra = sorted(set(row["privileges"]) - wanted)
         if extra:
             what = {"v": "view", "m": "materialised view", "f": "foreign table"}.get(str(row["kind"]), "table")
             drift.append(f"{what} {where}: the service may {', '.join(extra)}; run REVOKE on it, or drop it")
     return drift
 
 
-def function_drift(found: list[dict[str, Any]], wanted: dict[str, Function]) -> list[str]:
-    """Functions that are not the ones we wrote, or that run with rights we did not give."""
+def _is_ours(relation: dict[str, Any]) -> bool:
+    return relation["schema"] == "public" and relation["kind"] in ("r", "p") and relation["owner"] == OWNER_ROLE
+
+
+def function_drift(found: list[dict[str, Any]], wanted: dict[str, Function], *, newer: bool) -> list[str]:
+    """Functions that are not the ones of this version, or that run with rights we did not give.
+
+    A `newer` release may have changed and added functions; they must be there, and belong to the owner.
+    """
     drift: list[str] = []
     seen: dict[str, int] = {}
     for row in found:
         name = str(row["name"])
         expected = wanted.get(name)
         if expected is None:
-            if row["definer"]:
+            if row["definer"] and not (newer and row["owner"] == OWNER_ROLE):
                 drift.append(f"function {name} is SECURITY DEFINER but not one this version knows")
             continue
         seen[name] = seen.get(name, 0) + 1
-        actual = Function(name, row["body"], row["definer"], frozenset(row["settings"]))
-        if actual != expected:
-            changed = [
-                part for part in ("body", "definer", "settings") if getattr(actual, part) != getattr(expected, part)
-            ]
-            named = sorted({item.partition("=")[0] for item in actual.settings ^ expected.settings})
-            drift.append(f"function {name} was altered ({', '.join(changed + named)}); run palimpsest migrate")
+        if not newer:
+            drift += _difference(row, expected)
         if row["owner"] != OWNER_ROLE:
             drift.append(f"function {name} belongs to {row['owner']}, not {OWNER_ROLE}")
     drift += [
-        f"function {name} has {count} versions; drop the strange one" for name, count in seen.items() if count > 1
+        f"function {name} has {count} versions; run palimpsest migrate, or drop the one that is not ours"
+        for name, count in seen.items()
+        if count > 1
     ]
     drift += [f"function {name} is missing; run palimpsest migrate" for name in sorted(set(wanted) - set(seen))]
     return drift
 
 
-def hook_drift(hooks: list[dict[str, Any]]) -> list[str]:
+def _difference(row: dict[str, Any], expected: Function) -> list[str]:
+    actual = Function(expected.name, row["body"], row["definer"], frozenset(row["settings"]))
+    if actual == expected:
+        return []
+    changed = [part for part in ("body", "definer", "settings") if getattr(actual, part) != getattr(expected, part)]
+    named = sorted({item.partition("=")[0] for item in actual.settings ^ expected.settings})
+    return [f"function {expected.name} was altered ({', '.join(changed + named)}); run palimpsest migrate"]
+
+
+def hook_drift(hooks: list[dict[str, Any]], tables: Container[str], *, newer: bool) -> list[str]:
     """Triggers and rules, of which this version has none."""
-    return [f"table {row['table_name']} has a {row['hook']}, which this version does not know" for row in hooks]
+    return [
+        f"table {row['table_name']} has a {row['hook']}, which this version does not know"
+        for row in hooks
+        if not newer or row["table_name"] in tables
+    ]

@@ -1,10 +1,13 @@
-"""Repair: puts policies, grants and functions back to what this version needs, in one transaction, as the owner."""
+"""Repair: puts policies and grants back to what this version needs, in one transaction, as the owner.
+
+Functions need no repair: every `palimpsest migrate` compares and installs them.
+"""
 
 import psycopg
 from sqlalchemy import MetaData
 
 from app.db.catalogue import OTHER_GRANTS, tenant_rules
-from app.db.migrations import LOCK_TIMEOUT, functions_folder
+from app.db.migrations import LOCK_TIMEOUT
 from app.db.rls import APP_ROLE, OWNER_ROLE, enable_tenant_rls
 from app.errors import StartupError
 
@@ -12,7 +15,7 @@ POLICIES_OF = "SELECT quote_ident(policyname) FROM pg_policies WHERE schemaname 
 
 
 def repair(conninfo: str, metadata: MetaData) -> None:
-    """Restores what drifted on our own tables and functions; what is not ours it leaves for a person to judge."""
+    """Restore what drifted on our own tables; what is not ours is left for a person to judge."""
     with psycopg.connect(conninfo) as connection:
 
         def run(statement: str) -> None:
@@ -32,10 +35,6 @@ def repair(conninfo: str, metadata: MetaData) -> None:
                 run(f"REVOKE ALL ON {table} FROM PUBLIC, {APP_ROLE}")
                 if grants:
                     run(f"GRANT {grants} ON {table} TO {APP_ROLE}")
-            for path in sorted(functions_folder().glob("*.sql")):
-                run(path.read_text())
-                run(f"REVOKE EXECUTE ON FUNCTION {path.stem} FROM PUBLIC")
-                run(f"GRANT EXECUTE ON FUNCTION {path.stem} TO {APP_ROLE}")
         except psycopg.Error as problem:
             reason = str(problem).strip().splitlines()[0]
             raise StartupError(f"Nothing was repaired: {reason}. Undo that by hand, then repair again.") from problem

@@ -2,6 +2,7 @@
 
 from sqlalchemy import MetaData
 
+from app.db import tables as tables
 from app.db.metadata import metadata
 from app.domains import modules_of
 

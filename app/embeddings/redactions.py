@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from app.access import Principal, new_id
-from app.audit import recording as audit
+from app.audit import events as audit
 from app.db.database import Database, Row
 from app.db.scope import Scope
 from app.embeddings import queries

@@ -16,7 +16,7 @@ import structlog
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from app.audit import recording as audit
+from app.audit import events as audit
 from app.config import Settings
 from app.db.database import Database, Row
 from app.db.scope import Scope

@@ -1,4 +1,4 @@
-"""History: what was taken back, what came from what, what was forgotten for good, and who did what."""
+"""Erasure: tombstones that hide an entity, legal holds, and the job that destroys what is hidden."""
 
 from app.domains import Domain
 

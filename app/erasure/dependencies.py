@@ -1,4 +1,4 @@
-"""What the handlers of erasure, and of everything that reads held rows, are given."""
+"""Dependencies of every handler that reads rows under legal hold."""
 
 from app.config import Settings
 from app.facts.names import normalize_entity_name

@@ -1,14 +1,11 @@
-"""Tombstones, receipts, provenance and the audit log on the wire."""
+"""Tombstones and receipts on the wire."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.audit.recording import EventType
-from app.facts.schemas import FactRead, TombstoneNotice
 from app.tenancy.schemas import Create, Read
 
 Reason = Annotated[str, Meta(min_length=1, max_length=500)]
@@ -16,7 +13,7 @@ Grace = Annotated[int, Meta(ge=0, le=366 * 86_400)]
 
 
 class TombstoneCreate(Create, frozen=True, kw_only=True):
-    """What is to be forgotten: an entity, everywhere or in some scopes."""
+    """An entity to hide or erase, everywhere or in some scopes."""
 
     entity: str | UnsetType = UNSET
     """Name, alias, URI or id. `entity_uri` means the same."""
@@ -59,7 +56,7 @@ class TombstoneRead(Read, frozen=True, kw_only=True):
 
 
 class HiddenCount(Read, frozen=True, kw_only=True):
-    """How much a tombstone covers; an erasure destroys so much."""
+    """How many rows a tombstone hides; an erasure destroys them."""
 
     facts: int
     notes: int
@@ -87,7 +84,7 @@ class TombstoneRevoked(Read, frozen=True, kw_only=True):
 
 
 class Receipt(Read, frozen=True, kw_only=True):
-    """Proof that something was destroyed, and how much of it."""
+    """The signed proof of what an erasure destroyed."""
 
     receipt: dict[str, Any]
     """What was destroyed, where, when, and what the check found."""
@@ -96,48 +93,3 @@ class Receipt(Read, frozen=True, kw_only=True):
     signature: str
     public_key: str
     algorithm: Literal["Ed25519"]
-
-
-class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
-    hash: str
-    exists: bool
-    """false: it is not there, or not for the caller; both look alike."""
-    depth: int | UnsetType = UNSET
-    fact: FactRead | UnsetType = UNSET
-
-
-class ProvenanceEdge(Read, frozen=True, kw_only=True):
-    derived_fact_id: UUID
-    source_hash: str
-    kind: Literal["derived", "resolves"]
-
-
-class Provenance(Read, frozen=True, kw_only=True):
-    root_fact_id: UUID
-    depth_limit: int
-    nodes: list[ProvenanceNode]
-    edges: list[ProvenanceEdge]
-    truncated: bool
-    """There is more, further back or beside what is shown."""
-    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
-    """Only when facts under a legal hold are among them."""
-
-
-class EventRead(Read, frozen=True, kw_only=True):
-    sequence: int
-    """Its place in the tenant's chain."""
-    event_id: UUID
-    event_type: EventType
-    project_id: str | None
-    key_id: str
-    agent_id: str
-    details: dict[str, Any]
-    created_at: datetime
-    previous_hash: str
-    hash: str
-    """SHA-256 over the line and the hash before it."""
-
-
-class EventList(Read, frozen=True, kw_only=True):
-    events: list[EventRead]
-    next_cursor: str | None

@@ -1,4 +1,4 @@
-"""The job that erases for good."""
+"""The job that destroys what a tombstone hides."""
 
 from datetime import datetime
 from typing import Any
@@ -15,17 +15,17 @@ from app.signing import ALGORITHM, Signer, encoded
 
 OUTSIDE = (
     "Backups, replicas that lag behind and the write-ahead log of PostgreSQL are outside the reach of this erasure; "
-    "they forget by their own retention."
+    "their own retention applies to them."
 )
 
 
 def eraser(signer: Signer) -> Handler:
-    """The handler that destroys what a tombstone hides and leaves a signed receipt, in one transaction."""
+    """Return the handler that destroys what a tombstone hides and stores a signed receipt, in one transaction."""
 
     async def erase(job: Job) -> None:
         tombstone_id: str | None = job.payload.get("tombstone_id")
         public_key = await signer.public_key()
-        # The job is the tenant's, out of the sight of agents; what it does is in one project.
+        # The job belongs to the tenant, so that agents cannot see it; its work is in one project.
         place = replace(job.scope, project_id=job.payload.get("project_id"))
         async with job.finishing() as session:
             await session.enter(place)
@@ -37,7 +37,7 @@ def eraser(signer: Signer) -> Handler:
             if row["refused"] == "not_yet":
                 raise Postponed(datetime.fromisoformat(row["report"]["erase_at"]))
             if row["refused"] == "legal_hold":
-                raise PermanentFailure("legal_hold: an active legal hold keeps it; revoking the hold resumes this.")
+                raise PermanentFailure("legal_hold: an active legal hold blocks it; revoking the hold resumes this.")
             if row["refused"] is not None:
                 raise PermanentFailure(f"{row['refused']}: nothing to erase.")
             receipt = _receipt(place, str(tombstone_id), row["report"], public_key)
@@ -59,7 +59,7 @@ def eraser(signer: Signer) -> Handler:
 
 def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key: bytes) -> dict[str, Any]:
     found: list[dict[str, Any]] = report["found"]
-    looked = next(entry["rows"] for entry in found if entry["kind"] == "looked")
+    checked = next(entry["rows"] for entry in found if entry["kind"] == "looked")
     return {
         "receipt_id": new_id(),
         "tenant_id": place.tenant_id,
@@ -70,11 +70,11 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
         "requested_at": report["requested_at"],
         "completed_at": report["completed_at"],
         "destroyed": report["counts"],
-        "columns_checked": looked,
+        "columns_checked": checked,
         "searched_for": {"names": bool(report["names"]), "values": report["values"]},
-        # What stands elsewhere: in the names of other entities, in labels of people's own making, or said by others.
-        "names_left": _left(found, "name"),
-        "values_left": _left(found, "value"),
+        # Where names and values still occur: in other entities' names, in labels, or in what others wrote.
+        "names_left": _remaining(found, "name"),
+        "values_left": _remaining(found, "value"),
         "outside": OUTSIDE,
         "algorithm": ALGORITHM,
         "public_key": encoded(public_key),
@@ -82,7 +82,7 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
     }
 
 
-def _left(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def _remaining(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [
         {"table": entry["table"], "column": entry["column"], "rows": entry["rows"]}
         for entry in found

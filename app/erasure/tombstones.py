@@ -1,4 +1,4 @@
-"""Use cases of tombstones: hide an entity, hold it for the law, have it erased, take the tombstone back."""
+"""Use cases of tombstones: hide an entity, hold or erase it, revoke the tombstone, read the receipt."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
@@ -8,7 +8,6 @@ import msgspec
 
 from app.access import Principal, new_id, require_project
 from app.db.database import Database, Row, Session
-from app.db.retries import retried
 from app.db.scope import LEGAL_HOLD
 from app.erasure import queries
 from app.erasure.schemas import (
@@ -23,22 +22,22 @@ from app.erasure.schemas import (
     TombstoneRevoked,
 )
 from app.errors import AppError, BadRequest, Conflict, Forbidden, NotFound
-from app.facts import entities
-from app.facts.drafts import alone, entity_row
+from app.facts.drafts import encode_reference, entity_reference
+from app.facts.entities import service as entities
 from app.facts.names import plain_text
+from app.outcomes import Outcome
 from app.paging import Page
 from app.signing import ALGORITHM, encoded
 from app.tenancy.schemas import SYNONYMS, Visibility
-from app.web.idempotency import Answer, Once
 
 SCOPES: tuple[str, ...] = get_args(Visibility)
 
 
 def custodian(who: Principal) -> Principal:
-    """The administrator as they reach what is hidden; everybody else is turned away."""
+    """Return the administrator with access to hidden rows; raise Forbidden for everybody else."""
     if not who.is_admin or "admin" not in who.scopes:
         raise Forbidden(
-            "Tombstones are for administrators: use a key of kind admin with the scope admin.",
+            "Only administrators can use tombstones: use a key of kind admin with the scope admin.",
             code="tombstone_access_denied",
         )
     require_project(who)
@@ -46,18 +45,20 @@ def custodian(who: Principal) -> Principal:
 
 
 def tombstone_not_found() -> NotFound:
-    """The one answer for a tombstone that is unknown or of another tenant."""
+    """Return the error for a tombstone that is unknown or of another tenant."""
     return NotFound("There is no such tombstone.", code="tombstone_not_found")
 
 
 def _scopes(given: Any) -> list[str] | None:
-    """The scopes a tombstone covers; None: all."""
+    """Return the scopes a tombstone covers; None is all of them."""
     if given == "*":
         return None
     names = cast(list[Any], given) if isinstance(given, list) else [given]
     found = [SYNONYMS.get(name, name) for name in names if isinstance(name, str)]
     if not found or len(found) != len(names) or not set(found) <= set(SCOPES):
-        raise BadRequest(f"scope: * for all, or one or several of {', '.join(SCOPES)}.", code="tombstone_invalid_scope")
+        raise BadRequest(
+            f"scope: must be * for all, or one or several of {', '.join(SCOPES)}.", code="tombstone_invalid_scope"
+        )
     return None if set(found) == set(SCOPES) else list(dict.fromkeys(found))
 
 
@@ -69,63 +70,56 @@ def _entity(data: TombstoneCreate) -> Row:
             code="tombstone_entity_invalid",
         )
     try:
-        return entity_row(given[0], "entity")
+        return entity_reference(given[0], "entity")
     except BadRequest as problem:
         raise BadRequest(problem.message, code="tombstone_entity_invalid") from problem
 
 
-async def create_tombstone(db: Database, who: Principal, *, data: TombstoneCreate, once: Once) -> Answer:
-    """Hides an entity at once; with `erase` a job destroys it after the grace period."""
+async def create_tombstone(session: Session, who: Principal, *, data: TombstoneCreate) -> Outcome[TombstoneCreated]:
+    """Hide an entity at once; with `erase` a job destroys it after the grace period.
+
+    The session must be open in the scope of `custodian(who)`.
+    """
     who = custodian(who)
+    arguments = _new_tombstone(who, data)
+    await session.execute(queries.NO_TIMEOUT)
+    row = await session.row(queries.ISSUE_TOMBSTONE, arguments)
+    assert row is not None
+    if row["refused"] is not None:
+        raise await _refusal(session, who, row)
+    session.wake_workers()
+    # A key bound to a project cannot read jobs of the whole tenant; it reads `erased_at` of the tombstone instead.
+    shown_job = UUID(arguments["job"]) if data.erase and who.key_project is None else None
+    created = TombstoneCreated(
+        tombstone=await _read(session, who, arguments["id"]),
+        job_id=shown_job,
+        hidden=HiddenCount(facts=row["facts_hidden"], notes=row["notes_hidden"], objects=row["objects_hidden"]),
+    )
+    return Outcome(created)
+
+
+def _new_tombstone(who: Principal, data: TombstoneCreate) -> dict[str, Any]:
+    """Return the arguments of issue_tombstone or raise what is wrong with the request."""
     entity, scopes = _entity(data), _scopes(data.scope)
     reason = plain_text(data.reason, "reason")
     if data.legal_hold and data.erase:
-        raise Conflict("erase: a legal hold keeps what it hides; it cannot be erased too.", code="legal_hold_active")
+        raise Conflict(
+            "erase: cannot be combined with legal_hold, which keeps what it hides.", code="legal_hold_active"
+        )
     if data.grace_seconds and not data.erase:
         raise BadRequest("grace_seconds: only with erase, which it delays.")
-
-    async def write() -> Answer:
-        async with once.tenant(db, who) as step:
-            if step.stored:
-                return step.stored
-            # It reads every note of the project once, however many there are.
-            await step.session.execute(queries.NO_TIMEOUT)
-            erase_at = datetime.now(UTC) + timedelta(seconds=data.grace_seconds) if data.erase else None
-            tombstone_id, job_id = new_id(), new_id()
-            row = await step.session.row(
-                queries.ISSUE_TOMBSTONE,
-                {
-                    "id": tombstone_id,
-                    "entity": alone(entity),
-                    "scopes": scopes,
-                    "reason": reason,
-                    "hold": data.legal_hold,
-                    "erase": data.erase,
-                    "erase_at": erase_at,
-                    "named": data.notes == "named",
-                    "key": who.key_id,
-                    "job": job_id,
-                },
-            )
-            assert row is not None
-            if row["refused"] is not None:
-                raise await _refusal(step.session, who, row)
-            step.session.wake_workers()
-            tombstone = await _read(step.session, who, tombstone_id)
-            # A key bound to a project does not see jobs of the whole tenant; it follows the tombstone itself.
-            followed = UUID(job_id) if data.erase and who.key_project is None else None
-            return await step.answer(
-                201,
-                TombstoneCreated(
-                    tombstone=tombstone,
-                    job_id=followed,
-                    hidden=HiddenCount(
-                        facts=row["facts_hidden"], notes=row["notes_hidden"], objects=row["objects_hidden"]
-                    ),
-                ),
-            )
-
-    return await retried(write)
+    return {
+        "id": new_id(),
+        "entity": encode_reference(entity),
+        "scopes": scopes,
+        "reason": reason,
+        "hold": data.legal_hold,
+        "erase": data.erase,
+        "erase_at": datetime.now(UTC) + timedelta(seconds=data.grace_seconds) if data.erase else None,
+        "named": data.notes == "named",
+        "key": who.key_id,
+        "job": new_id(),
+    }
 
 
 async def _refusal(session: Session, who: Principal, row: Row) -> AppError:
@@ -137,12 +131,12 @@ async def _refusal(session: Session, who: Principal, row: Row) -> AppError:
         return entities.ambiguous(found, "entity")
     if code == "erasure_blocked":
         return Conflict(
-            "erase: a legal hold covers this entity, or facts and notes it shares with another one; revoke it first.",
+            "erase: a legal hold covers this entity, or facts or notes it shares with another; revoke the hold first.",
             code="legal_hold_active",
             details={"tombstone_id": str(row["other"])},
         )
     return Conflict(
-        "entity: there is an active tombstone for it already; revoke that one first, or let it be.",
+        "entity: it has an active tombstone already; revoke that one first.",
         code="tombstone_already_exists",
         details={"tombstone_id": str(row["other"])},
     )
@@ -179,62 +173,58 @@ def _present(row: Row) -> TombstoneRead:
 
 
 async def list_tombstones(db: Database, who: Principal, *, active: bool | None, page: Page) -> TombstoneList:
-    """Tombstones of the project, newest first."""
+    """Return the tombstones of the project, newest first."""
     who = custodian(who)
-    asked: dict[str, Any] = {} if active is None else {"active": active}
+    given: dict[str, Any] = {} if active is None else {"active": active}
     if page.after is not None:
-        asked |= {"after": page.after[0]}
-    params = {**_place(who), **asked, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
-    found = await db.query(who, queries.select_tombstones(set(asked)), params)
+        given |= {"after": page.after[0]}
+    params = {**_place(who), **given, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
+    found = await db.query(who, queries.select_tombstones(set(given)), params)
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["tombstone_id"])])
     return TombstoneList(tombstones=[_present(row) for row in rows], next_cursor=next_cursor)
 
 
 async def get_tombstone(db: Database, who: Principal, *, tombstone_id: UUID) -> TombstoneRead:
-    """One tombstone."""
+    """Return one tombstone or raise NotFound."""
     who = custodian(who)
     async with db.tenant(who) as session:
         return await _read(session, who, str(tombstone_id))
 
 
 async def revoke_tombstone(
-    db: Database, who: Principal, *, tombstone_id: UUID, data: TombstoneRevoke, once: Once
-) -> Answer:
-    """Takes a tombstone back: what no other one hides is there again. Erasures a hold kept waiting go on."""
+    session: Session, who: Principal, *, tombstone_id: UUID, data: TombstoneRevoke
+) -> Outcome[TombstoneRevoked]:
+    """Revoke a tombstone and restore what no other one hides; erasures that a hold blocked continue.
+
+    The session must be open in the scope of `custodian(who)`.
+    """
     who = custodian(who)
     reason = plain_text(data.reason, "reason")
-
-    async def write() -> Answer:
-        async with once.tenant(db, who) as step:
-            if step.stored:
-                return step.stored
-            await step.session.execute(queries.NO_TIMEOUT)
-            arguments = {"tombstone": str(tombstone_id), "id": new_id(), "reason": reason, "key": who.key_id}
-            row = await step.session.row(queries.REVOKE_TOMBSTONE, arguments)
-            assert row is not None
-            if row["refused"] == "tombstone_not_found":
-                raise tombstone_not_found()
-            if row["refused"] == "tombstone_erased":
-                raise Conflict("What this tombstone hid has been erased for good.", code="tombstone_erased")
-            if row["refused"] is not None:
-                raise Conflict("This tombstone has been revoked already.", code="tombstone_already_revoked")
-            step.session.wake_workers()
-            return await step.answer(200, TombstoneRevoked(tombstone=await _read(step.session, who, str(tombstone_id))))
-
-    return await retried(write)
+    await session.execute(queries.NO_TIMEOUT)
+    arguments = {"tombstone": str(tombstone_id), "id": new_id(), "reason": reason, "key": who.key_id}
+    row = await session.row(queries.REVOKE_TOMBSTONE, arguments)
+    assert row is not None
+    if row["refused"] == "tombstone_not_found":
+        raise tombstone_not_found()
+    if row["refused"] == "tombstone_erased":
+        raise Conflict("What this tombstone hid has been erased and cannot be restored.", code="tombstone_erased")
+    if row["refused"] is not None:
+        raise Conflict("This tombstone has been revoked already.", code="tombstone_already_revoked")
+    session.wake_workers()
+    return Outcome(TombstoneRevoked(tombstone=await _read(session, who, str(tombstone_id))), created=False)
 
 
 async def get_receipt(db: Database, who: Principal, *, tombstone_id: UUID) -> Receipt:
-    """The signed receipt of an erasure, once it is done."""
+    """Return the signed receipt of a completed erasure or raise NotFound."""
     who = custodian(who)
     async with db.tenant(who) as session:
         tombstone = await _read(session, who, str(tombstone_id))
         rows = await session.query(queries.RECEIPT, {**_place(who), "tombstone": str(tombstone_id)})
     if not rows:
         raise NotFound(
-            "There is no receipt yet: the erasure is still to come, or a legal hold keeps it; follow its job."
+            "There is no receipt yet: the erasure is not done, or a legal hold blocks it; read the status of its job."
             if tombstone.erase
-            else "There is no receipt: this tombstone hides and erases nothing.",
+            else "There is no receipt: this tombstone hides the entity without erasing it.",
             code="receipt_not_found",
         )
     (row,) = rows

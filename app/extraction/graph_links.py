@@ -9,7 +9,7 @@ import structlog
 from app.db.retries import retried
 from app.extraction.source_notes import job_principal, read_note, source_note
 from app.extraction.statements import Extraction, Relation
-from app.facts import writing as facts
+from app.facts import writes as facts
 from app.facts.schemas import FactCreate, ObjectIn
 from app.jobs.registry import Job, LeaseLost
 from app.notes.derived_notes import PIPELINE, LinkJob, SourceNote
@@ -66,7 +66,7 @@ async def _write_facts(job: Job, source: SourceNote) -> None:
     job.scope = who
     relations = msgspec.convert(job.payload["relations"], list[Relation])
     drafts, refused = facts.draft_all(who, [_fact(source, relation) for relation in relations])
-    await facts.judge_drafts(job.db, who, drafts)
+    await facts.set_trust(job.db, who, drafts)
 
     async def write() -> None:
         async with job.finishing() as session:

@@ -11,7 +11,7 @@ from app.db.database import Session
 from app.extraction import queries
 from app.extraction.contradictions import contradicts
 from app.extraction.decisions import Proposal
-from app.facts import writing as facts
+from app.facts import retractions
 from app.notes.content import normalize_content
 from app.notes.derived_notes import (
     AppliedExtraction,
@@ -196,7 +196,7 @@ async def apply_change(
         return await update_target(session, who, target, content=content, reason=reason, proposal=proposal)
     refusal = await delete_target(session, who, target, reason=reason, proposal=proposal)
     if refusal is None:
-        await facts.retract_resting_on(session, who, note_id=target.note_id, reason=reason)
+        await retractions.retract_supported_only_by(session, who, note_id=target.note_id, reason=reason)
     return refusal
 
 

@@ -1,15 +1,22 @@
-"""Facts: what is believed, of which entities, by which predicates, with its evidence, true from and to."""
+"""Facts: what is believed, about which entities, by which predicates, with its evidence and validity."""
 
 from app.domains import Domain
 
 domain = Domain(
     routers=(
+        "app.facts.entities.routes",
+        "app.facts.predicates.routes",
         "app.facts.routes",
-        "app.facts.upkeep.routes",
+        "app.facts.conflicts.routes",
+        "app.facts.decay.routes",
+        "app.facts.sources.routes",
     ),
     tables=(
+        "app.facts.entities.tables",
+        "app.facts.predicates.tables",
         "app.facts.tables",
-        "app.facts.upkeep.tables",
+        "app.facts.sources.tables",
+        "app.facts.decay.tables",
     ),
     jobs=("app.facts.tasks",),
 )

@@ -1,4 +1,4 @@
-"""Looking back: who may, how far, and what it takes to read what a legal hold hides."""
+"""Reads at a past time: the retention floor, and what legal holds hide."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 
 from app.access import Principal
-from app.audit import recording as audit
+from app.audit import events as audit
 from app.db.database import Database, Row
 from app.errors import BadRequest, Forbidden
 from app.facts import queries
@@ -21,12 +21,12 @@ EVERYTHING = "*"
 
 
 def parse_as_of(text: str | None) -> datetime | None:
-    """The time to look back to, from a query string."""
+    """Return `as_of` of a query string as a time."""
     return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
 
 
 async def look_back(db: Database, who: Principal, query: str, params: dict[str, Any]) -> list[Row]:
-    """One read; a time before the project's floor is told as that."""
+    """Run one read; raise BadRequest when its `as_of` is before the project's retention floor."""
     try:
         return await db.query(who, query, params)
     except psycopg.Error as problem:
@@ -43,8 +43,10 @@ async def look_back(db: Database, who: Principal, query: str, params: dict[str, 
 async def hold_notices(
     db: Database, who: Principal, *, entities: set[tuple[UUID, str | None]], denied: frozenset[str], **read: list[UUID]
 ) -> list[TombstoneNotice]:
-    """The holds that hide what is about to be shown (entities, each in a scope or any); nothing is shown before the
-    reading is on record."""
+    """Return the legal holds on entities (each in one scope, or any) after recording the read in the audit log.
+
+    Raise Forbidden when this deployment keeps one of them from administrators.
+    """
     if not entities:
         return []
     async with db.tenant(who) as session:
@@ -63,8 +65,8 @@ async def hold_notices(
         ]
         if forbidden or (not rows and EVERYTHING in denied):
             raise Forbidden(
-                "as_of: this deployment does not let administrators look back at an entity under legal hold that is "
-                "among the answers; narrow the query.",
+                "as_of: an entity under legal hold is among the results, and this deployment does not let "
+                "administrators read its past; narrow the query.",
                 code="as_of_legal_hold_forbidden",
             )
         await audit.record(

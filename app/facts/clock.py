@@ -1,4 +1,4 @@
-"""A hybrid logical clock: later writes of this process compare as later, whatever the wall clock does."""
+"""A hybrid logical clock: later writes of this process compare as later even when the wall clock goes back."""
 
 import time
 
@@ -6,14 +6,14 @@ COUNTER_END = 1000
 
 
 class HybridClock:
-    """Hands out stamps such as 1767225600000.000; the counter grows while the millisecond stands still."""
+    """Returns stamps such as 1767225600000.000; the counter grows within a millisecond."""
 
     def __init__(self) -> None:
         self._milliseconds = 0
         self._counter = 0
 
     def stamp(self, now: float | None = None) -> str:
-        """The next stamp."""
+        """Return the next stamp."""
         wall = int((time.time() if now is None else now) * 1000)
         if wall > self._milliseconds:
             self._milliseconds, self._counter = wall, 0

@@ -1,4 +1,4 @@
-"""Drafts: facts on their way to the database, checked one by one, each name in them told once."""
+"""Drafts: facts checked one by one and encoded for the database, with each name in them only once."""
 
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ _clock = HybridClock()
 
 
 class Drafts:
-    """A batch on its way to the database: each name once, and the facts by reference to them."""
+    """A batch of checked facts; entities and predicates are listed once and referred to by number."""
 
     def __init__(self, who: Principal) -> None:
         self._who = who
@@ -34,7 +34,7 @@ class Drafts:
         self._known: dict[tuple[str, str, str], int] = {}
 
     def add(self, index: int, data: FactCreate) -> None:
-        """Checks one fact and takes it in; on an error nothing of it stays."""
+        """Check one fact and add it; raise BadRequest and add nothing when it is invalid."""
         subject = _one_of(data, "subject", "entity", "entity_uri")
         predicate = _one_of(data, "predicate", "relation")
         valid_to = _end(data)
@@ -59,9 +59,9 @@ class Drafts:
         first = {note_id: at for at, note_id in reversed(list(enumerate(data.evidence)))}
         if len(self.evidence) + len(first) > MAX_EVIDENCE:
             raise BadRequest(f"evidence: at most {MAX_EVIDENCE} notes in one batch; split it.", code="batch_too_large")
-        about = entity_row(subject, "subject")
+        about = entity_reference(subject, "subject")
         target = row.pop("entity", None)
-        by = predicate_row(predicate)
+        by = predicate_reference(predicate)
         row["s"] = self._reference("entity", self.entities, about)
         row["o"] = None if target is None else self._reference("entity", self.entities, target)
         row["p"] = self._reference("predicate", self.predicates, by)
@@ -83,13 +83,13 @@ class Drafts:
         return found
 
     def drop(self, indexes: set[int]) -> None:
-        """Leaves out what was refused before it got to the database."""
+        """Remove the facts of these indexes."""
         self.facts = [row for row in self.facts if row["idx"] not in indexes]
         self.evidence = [row for row in self.evidence if row["idx"] not in indexes]
         self.derived = [row for row in self.derived if row["idx"] not in indexes]
 
     def arguments(self) -> dict[str, str]:
-        """What the database is given."""
+        """Return the batch as the JSON arguments of write_facts."""
         parts = {
             "entities": self.entities,
             "predicates": self.predicates,
@@ -115,14 +115,14 @@ def _end(data: FactCreate) -> Any:
     return None if not given or given[0] is None else as_utc(given[0], "valid_to")
 
 
-def entity_row(reference: str | EntityRef, field: str) -> Row:
-    """An entity as the resolving functions want it."""
+def entity_reference(reference: str | EntityRef, field: str) -> Row:
+    """Return a reference to an entity as the resolve functions take it."""
     if isinstance(reference, EntityRef):
         if (reference.canonical is None) == (reference.entity_id is None):
             raise BadRequest(f"{field}: give canonical or entity_id, and not both.")
         if reference.entity_id is not None:
             if reference.kind is not None:
-                raise BadRequest(f"{field}.kind: an entity given by its id keeps the kind it has.")
+                raise BadRequest(f"{field}.kind: cannot be set for an entity given by its id.")
             return {"entity_id": str(reference.entity_id)}
         text, kind = reference.canonical or "", plain_text(reference.kind, f"{field}.kind")
     else:
@@ -133,32 +133,32 @@ def entity_row(reference: str | EntityRef, field: str) -> Row:
     return {"norm": name.norm, "canonical": name.shown, "kind": kind, "new_id": new_id()}
 
 
-def predicate_row(text: str) -> Row:
-    """A predicate as the resolving functions want it."""
+def predicate_reference(text: str) -> Row:
+    """Return a reference to a predicate as the resolve functions take it."""
     if (predicate_id := as_id(text)) is not None:
         return {"predicate_id": predicate_id}
     name = predicate_name(text, "predicate")
     return {"norm": name.norm, "name": name.shown, "new_id": new_id()}
 
 
-def alone(row: Row) -> str:
-    """The list of names that the resolving functions want, for one."""
+def encode_reference(row: Row) -> str:
+    """Encode one reference as the JSON list that the resolve functions take."""
     return msgspec.json.encode([{**row, "ref": 1}]).decode()
 
 
 def _object(data: ObjectIn | str) -> Row:
     if isinstance(data, str):
         raise BadRequest(
-            'object: write {"entity": "..."} for something that can have facts of its own, '
-            'or {"value": "..."} for plain words.'
+            'object: must be {"entity": "..."} for something that can have facts of its own, '
+            'or {"value": "..."} for plain text.'
         )
     has_entity, has_value = data.entity is not msgspec.UNSET, data.value is not msgspec.UNSET
     if has_entity and (has_value or data.type is not msgspec.UNSET):
         raise BadRequest("object: give an entity or a value, not both.")
     if not has_entity and not has_value:
-        raise BadRequest("object: give an entity, or a value with its type.")
+        raise BadRequest("object: give an entity or a value.")
     if data.entity is not msgspec.UNSET:
-        return {"entity": entity_row(data.entity, "object"), "value_type": "entity"}
+        return {"entity": entity_reference(data.entity, "object"), "value_type": "entity"}
     value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "object")
     return {
         "value": value.text,

@@ -1,40 +1,30 @@
-"""All SQL of the room facts."""
+"""All SQL of facts."""
 
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    select,
-    text,
-)
+from sqlalchemy import select, text
 
-from app.facts.tables import (
-    fact_closings,
-    graph_fact_evidence,
-)
+from app.db.database import Session
+from app.facts.entities.queries import AS_OF_ALLOWED, BY_ID, BY_NAME
+from app.facts.tables import fact_closings, graph_fact_evidence
+from app.read_context import ReadContext
 
-# Sets the scope and writes facts, in one round trip.
+# Set the scope and write facts in one round trip.
 PUT_FACTS = (
     "SELECT * FROM put_facts(%s, %s, %s, %s::uuid[], %s, %s::json, %s::json, %s::json, %s::json, %s::json, %s, %s, %s)"
 )
-# The same inside a transaction that has its scope.
+# Write facts inside a transaction that has its scope.
 WRITE_FACTS = text(
     "SELECT * FROM write_facts(CAST(:entities AS json), CAST(:predicates AS json), CAST(:facts AS json), "
     "CAST(:evidence AS json), CAST(:derived AS json), :atomic, :key, :admin)"
 )
-# Which entities are meant by names or ids.
-RESOLVE_ENTITIES = text("SELECT * FROM resolve_entities(:tenant, :project, CAST(:names AS json))")
-# Which predicates are meant by names or ids.
-RESOLVE_PREDICATES = text("SELECT * FROM resolve_predicates(:tenant, :project, CAST(:names AS json))")
-# The same as a read of its own.
-MEANT_PREDICATES = "SELECT * FROM resolve_predicates(%(tenant)s, %(project)s, %(names)s::json)"
-# Takes facts back, by id or all under a subject, a predicate and a scope.
+# Retract facts by id, or all of a subject, a predicate and a scope.
 RETRACT_FACTS = text(
     "SELECT * FROM retract_facts(CAST(:facts AS uuid[]), CAST(:subject AS uuid), CAST(:predicate AS uuid), :scope, "
     ":reason, :admin, :key)"
 )
 # Facts whose only evidence is one note.
-RESTING_ON = """
+SUPPORTED_ONLY_BY_NOTE = """
     SELECT v.fact_id FROM graph_fact_evidence v
     JOIN graph_facts f ON f.tenant_id = %(tenant)s AND f.fact_id = v.fact_id
     WHERE v.tenant_id = %(tenant)s AND v.note_id = %(note)s::uuid AND f.project_id = %(project)s
@@ -42,94 +32,37 @@ RESTING_ON = """
         SELECT FROM graph_fact_evidence o
         JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = o.note_id AND n.deleted_at IS NULL
         WHERE o.tenant_id = %(tenant)s AND o.fact_id = v.fact_id AND o.note_id <> v.note_id)"""
-# Moves the end of one fact.
+# Change the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
-# Makes an entity or finds the one of that name.
-PUT_ENTITY = text("SELECT * FROM put_entity(CAST(:id AS uuid), :canonical, :norm, :kind, CAST(:aliases AS json))")
-# Gives an entity one more name.
-PUT_ALIAS = text("SELECT * FROM put_alias(CAST(:entity AS uuid), CAST(:id AS uuid), :alias, :norm)")
-# Makes one entity of two.
-MERGE_ENTITIES = text("SELECT * FROM merge_entities(CAST(:source AS uuid), CAST(:target AS uuid), :key)")
+# Queue the rebuild of the cards that show these facts.
+QUEUE_CARDS = text("SELECT queue_cards(CAST(:facts AS uuid[])) AS queued")
 MAX_CHAIN = 200
-
-# What an id means: itself, or what it was merged into.
-_BY_ID = """(SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
-    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %({name})s::uuid)"""
-# What a name means: one, or none, or several that share an alias. Where one is expected, several make the subquery
-# fail, which is told as the conflict it is.
-_BY_NAME = """(
-    SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
-    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.canonical_norm = %({name})s
-    UNION ALL
-    SELECT a.entity_id FROM graph_entity_aliases a
-    WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %({name})s
-      AND NOT EXISTS (SELECT FROM graph_entities m WHERE m.tenant_id = %(tenant)s
-                        AND m.project_id = %(project)s AND m.canonical_norm = %({name})s))"""
-# Entities with all their names.
-_ENTITIES = """
-    SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at, e.suppression,
-           ARRAY(SELECT a.alias FROM graph_entity_aliases a
-                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id{known_alias}
-                 ORDER BY a.alias_norm) AS aliases,
-           (SELECT o.canonical_id FROM graph_object_versions o
-            WHERE o.tenant_id = %(tenant)s AND o.canonical_id = e.object_canonical_id{known_object}
-            LIMIT 1) AS object_canonical_id
-    FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
-    ORDER BY e.canonical_norm"""
-# Refuses a time before the project's floor; one condition for the whole query, and no round trip of its own.
-_ALLOWED = "(SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"
-ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="", known_object="")
-# A prefix is a range of names, which an index serves under a policy where LIKE does not.
-PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
-_ENTITIES_ASKED = {
-    "prefix": PREFIX.format(column="e.canonical_norm"),
-    "kind": "e.kind = %(kind)s",
-    "after": "e.canonical_norm > %(after)s",
-}
+# Lower than every id: where a walk through facts in the order of their ids begins.
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 
-def _entities(where: list[str], *, at_past: bool) -> str:
-    known = " AND {0}.created_at <= %(as_of)s::timestamptz" if at_past else ""
-    if at_past:
-        where = [*where, "e.created_at <= %(as_of)s::timestamptz", _ALLOWED]
-    return _ENTITIES.format(where=" AND ".join(where), known_alias=known.format("a"), known_object=known.format("o"))
-
-
-def select_meant(*, by_id: bool, at_past: bool) -> str:
-    """The entities that a name or id means."""
-    meant = f"= {_BY_ID.format(name='meant')}" if by_id else f"IN {_BY_NAME.format(name='meant')}"
-    return _entities([f"e.entity_id {meant}"], at_past=at_past)
-
-
-def select_entities(asked: set[str], *, at_past: bool) -> str:
-    """Entities of the project by name, for the filters that are given."""
-    where = ["e.project_id = %(project)s", "e.merged_into IS NULL", *(_ENTITIES_ASKED[name] for name in sorted(asked))]
-    return f"{_entities(where, at_past=at_past)} LIMIT %(limit)s"
+async def queue_cards(session: Session, *, fact_ids: list[str]) -> None:
+    """Queue the rebuild of the cards that show these facts, if there are any."""
+    row = await session.row(QUEUE_CARDS, {"facts": fact_ids})
+    if row is not None and row["queued"]:
+        session.wake_workers()
 
 
 class FactFilter:
-    """At which two times facts are asked for; each time is an expression in SQL.
+    """The SQL conditions on facts at a read's two times: `valid_at` in the world, `known_at` on record.
 
-    `key` is the column with the fact's id: edges carry all that is asked here, under the name edge_id.
+    `key` is the column with the fact's id, which is edge_id in edges.
     """
 
-    def __init__(
-        self,
-        *,
-        tenant_id: str,
-        project_id: str,
-        valid_at: datetime | None,
-        as_of: datetime | None,
-        key: str = "fact_id",
-    ) -> None:
+    def __init__(self, context: ReadContext, *, key: str = "fact_id") -> None:
         self._key = key
-        self.params: dict[str, Any] = {"tenant": tenant_id, "project": project_id, "valid_at": valid_at, "as_of": as_of}
-        self.known_at = None if as_of is None else "%(as_of)s::timestamptz"
+        self.params: dict[str, Any] = context.parameters()
+        self.known_at = None if context.as_of is None else "%(as_of)s::timestamptz"
         # The database's clock decides what is valid now, since it also decided when facts begin.
-        self.valid_at = "%(valid_at)s::timestamptz" if valid_at is not None else (self.known_at or "now()")
+        self.valid_at = "%(valid_at)s::timestamptz" if context.valid_at is not None else (self.known_at or "now()")
 
     def ends(self, fact: str = "f") -> str:
-        """When a fact ended as it was recorded at the known time."""
+        """Return the end of a fact as it was recorded at the known time."""
         if self.known_at is None:
             return f"{fact}.valid_until"
         return (
@@ -140,7 +73,7 @@ class FactFilter:
         )
 
     def confidence(self, fact: str = "f", *, weighed: str | None = None) -> str:
-        """How sure it was at the known time, before it was weighed anew (`weighed`: as looked up) or taken back."""
+        """Return the confidence of a fact at the known time; `weighed` is a joined column with it, if there is one."""
         if self.known_at is None:
             return f"{fact}.confidence"
         before = weighed or (
@@ -157,13 +90,13 @@ class FactFilter:
 
     @property
     def disputed(self) -> str:
-        """Whether a conflict was open at the known time."""
+        """Return whether a conflict was open at the known time."""
         if self.known_at is None:
             return "k.status = 'open'"
         return f"k.detected_at <= {self.known_at} AND (k.resolved_at IS NULL OR k.resolved_at > {self.known_at})"
 
     def conditions(self, fact: str = "f", *, inactive: bool = False) -> list[str]:
-        """Which facts were believed at the known time and valid at the other; with `inactive` all ever known then."""
+        """Return which facts were believed at the known time and valid at the other; or all known with `inactive`."""
         found = self._known(fact)
         if inactive:
             return found
@@ -179,13 +112,13 @@ class FactFilter:
         ]
 
     def still_open(self) -> list[str]:
-        """Those of the facts meant by `conditions` that are open to this day: they have an index of their own."""
+        """Return the part of `conditions` that is still open today, which has an index of its own."""
         found = [*self._known("f"), f"f.valid_from <= {self.valid_at}", "f.valid_to IS NULL", "f.retracted_at IS NULL"]
         return found if self.known_at is None else [*found, f"(f.closed_at IS NULL OR f.closed_at <= {self.known_at})"]
 
     def no_longer_open(self) -> list[str]:
-        """The others: ended or taken back after the times that are asked for; few, when those are near the present."""
-        # Of valid_to there are statistics without the open facts, of valid_until there are not.
+        """Return the rest of `conditions`: facts ended or retracted after the given times, few if those are recent."""
+        # Statistics of valid_to leave out the open facts, those of valid_until do not.
         if self.known_at is None:
             return [*self.conditions(), "f.valid_to IS NOT NULL", f"f.valid_to > {self.valid_at}"]
         since = f"f.closed_at > {self.known_at} OR f.retracted_at > {self.known_at} OR f.valid_to > {self.valid_at}"
@@ -196,14 +129,14 @@ class FactFilter:
         return found if self.known_at is None else [*found, f"{fact}.created_at <= {self.known_at}"]
 
 
-# A fact with the names of what it speaks of, its evidence and whether it is in conflict, as it was known at a time.
-# OFFSET 0 keeps the joins lookups from the chosen few, which no statistics of a young table would suggest.
+# Facts with their names, evidence and conflicts, as known at a time. OFFSET 0 makes each join a lookup by key from
+# the chosen rows; the statistics of a small table would suggest hash joins.
 _FACT = """
     SELECT f.fact_id, f.subject_entity_id AS subject_id, s.canonical AS subject_name, s.kind AS subject_kind,
            f.predicate_id, p.canonical AS predicate_name, p.status AS predicate_status,
            p.cardinality AS predicate_cardinality, f.object_entity_id AS object_id, o.canonical AS object_name,
            o.kind AS object_kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
-           f.source_trust, f.sure AS confidence, f.valid_from, nullif(f.ends, 'infinity') AS valid_to,
+           f.source_trust, f.confidence_then AS confidence, f.valid_from, nullif(f.ends, 'infinity') AS valid_to,
            f.created_at, {closed} AS closed_at, {retracted} AS retracted_at,
            coalesce(
                (SELECT true FROM fact_conflicts k
@@ -217,10 +150,11 @@ _FACT = """
            ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d
                  WHERE d.tenant_id = %(tenant)s AND d.fact_id = f.fact_id AND d.kind = 'derived'
                  ORDER BY d.source_hash) AS derived_from,
-           encode(f.fact_hash, 'hex') AS fact_hash, f.told AS mentions, f.suppression
+           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions_then AS mentions, f.suppression
     FROM {chosen} c
     CROSS JOIN LATERAL (
-        SELECT x.*, {ends} AS ends, {confidence} AS sure, {mentions} AS told FROM graph_facts x{weighed}
+        SELECT x.*, {ends} AS ends, {confidence} AS confidence_then, {mentions} AS mentions_then
+        FROM graph_facts x{weighed}
         WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
     CROSS JOIN LATERAL (
         SELECT x.* FROM graph_entities x
@@ -235,7 +169,7 @@ _FACT = """
     ORDER BY {order}"""
 
 
-# What a fact weighed before the first change after a time.
+# Confidence and mentions of a fact before their first change after a time.
 _WEIGHED = """ LEFT JOIN LATERAL (
             SELECT w.previous_confidence, w.previous_mentions FROM fact_confidences w
             WHERE x.weighed_at > {known} AND w.tenant_id = %(tenant)s AND w.fact_id = x.fact_id
@@ -265,47 +199,46 @@ def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
         retracted=retracted or "f.retracted_at",
         cited=cited or "true",
         chosen=chosen,
-        known="true" if known is None else f"f.created_at <= {known} AND {_ALLOWED}",
+        known="true" if known is None else f"f.created_at <= {known} AND {AS_OF_ALLOWED}",
         order=order,
     )
 
 
 def select_fact(when: FactFilter) -> str:
-    """One fact, whatever became of it."""
+    """Return the query for one fact, retracted or not."""
     return _facts(when, chosen="(SELECT %(fact)s::uuid AS fact_id)", order="f.fact_id")
 
 
 def select_chain(when: FactFilter) -> str:
-    """Facts by their ids, in the order of valid_from."""
+    """Return the query for facts by their ids, in the order of valid_from."""
     chosen = "(SELECT unnest(%(facts)s::uuid[]) AS fact_id)"
     return _facts(when, chosen=chosen, order="f.valid_from, f.created_at, f.fact_id")
 
 
-# In an open conflict with a fact that is preferred: of higher confidence, or as high and written later.
-_WORSE = """EXISTS (
+# In an open conflict with a preferred fact: one of higher confidence, or of the same confidence and written later.
+_OVERRULED = """EXISTS (
     SELECT FROM fact_conflicts k
     JOIN graph_facts x ON x.tenant_id = %(tenant)s
         AND x.fact_id = CASE k.fact_a WHEN f.fact_id THEN k.fact_b ELSE k.fact_a END
     WHERE k.tenant_id = %(tenant)s AND {disputed} AND (k.fact_a = f.fact_id OR k.fact_b = f.fact_id)
-      AND {seen} AND (({sure}, x.created_at) > ({as_sure}, f.created_at)))"""
-_ASKED = {
-    "entity": "f.subject_entity_id = {meant}",
-    "object": "f.object_entity_id = {meant}",
+      AND {stands} AND (({other_confidence}, x.created_at) > ({confidence}, f.created_at)))"""
+_FILTERS = {
+    "entity": "f.subject_entity_id = {entity}",
+    "object": "f.object_entity_id = {entity}",
     "predicate": "f.predicate_id = (SELECT r.predicate_id FROM resolve_predicates("
     "%(tenant)s, %(project)s, %(predicate)s::json) r)",
     "scope": "f.scope = %(scope)s",
     "source": "f.source = %(source)s",
     "garden_id": "f.garden_id = %(garden_id)s::uuid",
-    "min_confidence": "{sure} >= %(min_confidence)s",
-    "low_trust": "{sure} * f.source_trust >= %(low_trust)s",
+    "min_confidence": "{confidence} >= %(min_confidence)s",
+    "low_trust": "{confidence} * f.source_trust >= %(low_trust)s",
     "after": "(f.created_at, f.fact_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
 }
-# Of one entity there are only so many: all of them, and then the newest.
+# One entity has few facts: read all of them, then keep the newest.
 _OF_ENTITY = """(
     SELECT u.fact_id FROM (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} OFFSET 0) u
     ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
-# Facts that are open to this day, and the others: two ranges, each with an index of its own, so that history does not
-# slow this down.
+# Open facts and ended ones are two ranges with an index each, so that a long history does not slow this down.
 _VALID = """(
     SELECT u.fact_id FROM (
         (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {still_open}
@@ -319,29 +252,31 @@ _ANY_TIME = """(
     ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)"""
 
 
-def select_facts(when: FactFilter, *, asked: set[str], by_id: set[str], inactive: bool, preferred: bool) -> str:
-    """Facts newest first; `asked` are the filters that are given, `by_id` those of them that name an entity by id."""
+def select_facts(when: FactFilter, *, filters: set[str], by_id: set[str], inactive: bool, preferred: bool) -> str:
+    """Return the query for facts, newest first; `by_id` are the filters that name an entity by its id."""
     where: list[str] = []
-    for name in sorted(asked):
-        meant = (_BY_ID if name in by_id else _BY_NAME).format(name=name)
-        where.append(_ASKED[name].format(meant=meant, sure=when.confidence()))
+    for name in sorted(filters):
+        entity = (BY_ID if name in by_id else BY_NAME).format(name=name)
+        where.append(_FILTERS[name].format(entity=entity, confidence=when.confidence()))
     if preferred:
-        seen = " AND ".join(when.conditions("x", inactive=inactive))
-        where.append(
-            "NOT "
-            + _WORSE.format(seen=seen, disputed=when.disputed, sure=when.confidence("x"), as_sure=when.confidence())
+        overruled = _OVERRULED.format(
+            stands=" AND ".join(when.conditions("x", inactive=inactive)),
+            disputed=when.disputed,
+            confidence=when.confidence(),
+            other_confidence=when.confidence("x"),
         )
+        where.append(f"NOT {overruled}")
     parts = {
         "where": when.conditions(inactive=inactive),
         "still_open": when.still_open(),
         "no_longer_open": when.no_longer_open(),
     }
-    shape = _OF_ENTITY if asked & {"entity", "object"} else _ANY_TIME if inactive else _VALID
+    shape = _OF_ENTITY if filters & {"entity", "object"} else _ANY_TIME if inactive else _VALID
     chosen = shape.format(**{name: " AND ".join([*conditions, *where]) for name, conditions in parts.items()})
     return _facts(when, chosen=chosen, order="f.created_at DESC, f.fact_id DESC")
 
 
-# The chain a fact belongs to: what it superseded, and so on, and what superseded it; nearest first.
+# The supersession chain of a fact: what it superseded and what superseded it, transitively, nearest first.
 CHAIN = """
     WITH RECURSIVE older(fact_id) AS (
         SELECT %(fact)s::uuid
@@ -359,7 +294,7 @@ CHAIN = """
     (SELECT fact_id, 'newer' FROM newer LIMIT %(limit)s)"""
 
 
-# The links between facts of a chain; of a note that is hidden not even the id.
+# The links between facts of a chain, without the ids of hidden notes.
 SUPERSESSIONS = text(
     "SELECT x.from_fact_id, x.to_fact_id, n.note_id, x.effective_at, x.created_at FROM graph_fact_supersessions x "
     "LEFT JOIN memory_notes n ON n.tenant_id = :tenant AND n.note_id = x.note_id "
@@ -369,7 +304,7 @@ SUPERSESSIONS = text(
 
 
 def select_evidence(*, tenant_id: str, fact_id: str) -> Any:
-    """The notes that say so."""
+    """Return the query for the notes a fact cites as evidence."""
     c = graph_fact_evidence.c
     return (
         select(c.note_id, c.created_at)
@@ -379,7 +314,7 @@ def select_evidence(*, tenant_id: str, fact_id: str) -> Any:
 
 
 def select_closings(*, tenant_id: str, fact_id: str) -> Any:
-    """Every change of a fact's end."""
+    """Return the query for every change of a fact's end."""
     c = fact_closings.c
     return (
         select(c.recorded_at, c.previous_valid_to)
@@ -388,7 +323,7 @@ def select_closings(*, tenant_id: str, fact_id: str) -> Any:
     )
 
 
-# The active holds on these entities in these scopes (NULL: any): what is told to who reads what they hide.
+# The active legal holds on these entities in these scopes (NULL: any).
 HOLDS = """
     SELECT t.tombstone_id, t.entity_id, t.entity, t.created_at FROM tombstones t
     WHERE t.tenant_id = %(tenant)s AND t.project_id = %(project)s AND t.legal_hold
@@ -402,8 +337,47 @@ HOLDS = """
                       WHERE r.tenant_id = %(tenant)s AND r.tombstone_id = t.tombstone_id)
     ORDER BY t.created_at, t.tombstone_id"""
 
-# When and why a fact was taken back.
+# When and why a fact was retracted.
 RETRACTIONS = text(
     "SELECT kind, reason, retracted_by, confidence_before, retracted_at FROM fact_retractions "
     "WHERE tenant_id = :tenant AND fact_id = CAST(:fact AS uuid) ORDER BY retracted_at"
 )
+
+# The sources of a fact, level by level: a hash stands for the newest live fact with it that the caller can see, if
+# there is one. The limit in each step keeps a wide graph from being read whole.
+_PROVENANCE = """
+    WITH RECURSIVE walk(fact_id, hash, parent, kind, depth) AS (
+        SELECT f.fact_id, f.fact_hash, NULL::uuid, NULL::text, 0
+        FROM graph_facts f
+        WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.fact_id = %(fact)s::uuid AND {visible}
+        UNION
+        SELECT s.fact_id, d.source_hash, w.fact_id, d.kind, w.depth + 1
+        FROM walk w
+        CROSS JOIN LATERAL (
+            SELECT d.source_hash, d.kind FROM fact_derivations d
+            WHERE d.tenant_id = %(tenant)s AND d.fact_id = w.fact_id{known_link}
+            ORDER BY d.source_hash, d.kind LIMIT 201
+        ) d
+        LEFT JOIN LATERAL (
+            SELECT f.fact_id FROM graph_facts f
+            WHERE f.tenant_id = %(tenant)s AND f.fact_hash = d.source_hash AND f.project_id = %(project)s AND {visible}
+            ORDER BY f.retracted_at IS NOT NULL, f.created_at DESC, f.fact_id LIMIT 1
+        ) s ON true
+        WHERE w.fact_id IS NOT NULL AND w.depth <= %(depth)s
+    )
+    SELECT fact_id, encode(hash, 'hex') AS hash, parent, kind, depth FROM walk
+    ORDER BY depth, hash, parent LIMIT %(limit)s"""
+
+
+def select_provenance(*, in_scope: bool, at_past: bool) -> str:
+    """Return the query for the sources of a fact, within one scope or at a past time if given."""
+    visible = ["true"]
+    if in_scope:
+        visible.append("f.scope = %(scope)s")
+    if at_past:
+        visible += [
+            "f.created_at <= %(as_of)s::timestamptz",
+            AS_OF_ALLOWED,
+        ]
+    known = " AND d.created_at <= %(as_of)s::timestamptz" if at_past else ""
+    return _PROVENANCE.format(visible=" AND ".join(visible), known_link=known)

@@ -20,7 +20,7 @@ Status = Literal["pending", "active", "deprecated"]
 
 
 class EntityRef(Create, frozen=True, kw_only=True):
-    """An entity by its name, found or made; or by its id."""
+    """A reference to an entity: a name, which is found or created, or an id."""
 
     canonical: str | None = None
     kind: Kind | None = None
@@ -41,7 +41,7 @@ class AliasCreate(Create, frozen=True, kw_only=True):
 
 
 class EntityMerge(Create, frozen=True, kw_only=True):
-    """Which entity is the same as that of the path: one goes into the other, and its id keeps resolving."""
+    """The entity to merge with that of the path; the id of the merged one keeps resolving."""
 
     into: UUID | None = None
     """The one that stays; that of the path goes into it."""
@@ -50,7 +50,7 @@ class EntityMerge(Create, frozen=True, kw_only=True):
 
 
 class TombstoneNotice(Read, frozen=True, kw_only=True):
-    """Tells an administrator that what was read is under a legal hold."""
+    """A legal hold on an entity that an administrator read at a past time."""
 
     entity_uri: str
     tombstone_id: UUID
@@ -112,7 +112,7 @@ class EntityMerged(Read, frozen=True, kw_only=True):
 
 
 class PredicateCreate(Create, frozen=True, kw_only=True):
-    """A predicate, decided before it is first used."""
+    """A predicate to register before a fact first uses it."""
 
     name: str
     cardinality: Cardinality = "multi"
@@ -179,7 +179,7 @@ class ObjectIn(Create, frozen=True, kw_only=True):
 
 
 class FactCreate(Create, frozen=True, kw_only=True):
-    """Something believed: of a subject, by a predicate, an entity or a value."""
+    """A fact: a subject, a predicate, and an entity or a value as its object."""
 
     subject: str | EntityRef | UnsetType = UNSET
     """A name (or URI, alias, id); found or made. `entity` and `entity_uri` mean the same."""
@@ -217,7 +217,7 @@ class FactRetract(Create, frozen=True, kw_only=True):
 
 
 class FactsRetract(Create, frozen=True, kw_only=True):
-    """Everything under a subject and a predicate, in one scope."""
+    """Retracts all facts of a subject and a predicate in one scope."""
 
     subject: str | EntityRef
     predicate: str
@@ -260,12 +260,12 @@ class FactRead(Read, frozen=True, kw_only=True):
     """On a fact that is read alone; a list has them beside its facts."""
 
 
-Outcome = Literal["created", "reused"]
+WriteOutcome = Literal["created", "reused"]
 
 
 class FactWritten(Read, frozen=True, kw_only=True):
     fact: FactRead
-    outcome: Outcome
+    outcome: WriteOutcome
     superseded: list[UUID]
     conflicts: list[UUID]
 
@@ -279,7 +279,7 @@ class FactBatch(Create, frozen=True, kw_only=True):
 
 class FactResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     index: int
-    outcome: Outcome | None = None
+    outcome: WriteOutcome | None = None
     fact: FactRead | None = None
     superseded: list[UUID] | None = None
     conflicts: list[UUID] | None = None
@@ -341,3 +341,28 @@ class FactHistory(Read, frozen=True, kw_only=True):
     """Every change of its end, with the end before it."""
     retractions: list[RetractionRead]
     truncated: bool
+
+
+class ProvenanceNode(msgspec.Struct, frozen=True, kw_only=True):
+    hash: str
+    exists: bool
+    """false: it is not there, or not for the caller; both look alike."""
+    depth: int | UnsetType = UNSET
+    fact: FactRead | UnsetType = UNSET
+
+
+class ProvenanceEdge(Read, frozen=True, kw_only=True):
+    derived_fact_id: UUID
+    source_hash: str
+    kind: Literal["derived", "resolves"]
+
+
+class Provenance(Read, frozen=True, kw_only=True):
+    root_fact_id: UUID
+    depth_limit: int
+    nodes: list[ProvenanceNode]
+    edges: list[ProvenanceEdge]
+    truncated: bool
+    """There is more, further back or beside what is shown."""
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """Only when facts under a legal hold are among them."""

@@ -1,9 +1,8 @@
-"""Tables of the room facts: entities, predicates, facts, and the log of how facts changed."""
+"""Tables of facts: the facts themselves, and the log of how each of them changed."""
 
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     Boolean,
     CheckConstraint,
     Column,
@@ -26,178 +25,29 @@ from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from app.db.metadata import metadata
 from app.db.rls import Rule
+from app.facts.columns import id_column, time_column
 
-# Names are compared byte by byte, so that a prefix is a range whatever the server's language is.
-_NAME = Text(collation="C")
 _SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
 _OPEN = "valid_to IS NULL AND retracted_at IS NULL"
-# What a tombstone hides stands apart until it is restored, and then takes its place.
+# Hidden facts are left out of the unique indexes until they are restored.
 _LIVE = f"{_OPEN} AND suppression = 0"
 
 
-def _id(name: str, *, nullable: bool = False) -> Column[Any]:
-    return Column(name, Uuid(as_uuid=False), nullable=nullable)
-
-
-def _moment(name: str, *, nullable: bool = False) -> Column[Any]:
-    return Column(name, DateTime(timezone=True), nullable=nullable)
-
-
-graph_entities = Table(
-    "graph_entities",
-    metadata,
-    Column("tenant_id", Text, nullable=False),
-    _id("entity_id"),
-    Column("project_id", Text, nullable=False),
-    Column("canonical", Text, nullable=False),
-    Column("canonical_norm", _NAME, nullable=False),
-    Column("kind", Text, nullable=True),
-    Column("merged_into", Uuid(as_uuid=False), nullable=True, comment="never a chain: a merge moves what points here"),
-    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
-    _moment("created_at"),
-    _moment("updated_at"),
-    Column("erased_scopes", ARRAY(Text), nullable=True, comment="where tombstones hide it from everyone"),
-    Column("held_scopes", ARRAY(Text), nullable=True, comment="where legal holds hide it"),
-    Column(
-        "decoy_id",
-        Uuid(as_uuid=False),
-        nullable=True,
-        comment="shown to writers who must not know that it is hidden",
-    ),
-    Column("object_canonical_id", Uuid(as_uuid=False), nullable=True, comment="the object that stands for it"),
-    PrimaryKeyConstraint("tenant_id", "entity_id"),
-    UniqueConstraint("tenant_id", "project_id", "canonical_norm", name="graph_entities_name_key"),
-    ForeignKeyConstraint(["tenant_id", "merged_into"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
-    CheckConstraint("canonical_norm <> ''", name="canonical_norm"),
-    Index(
-        "graph_entities_merged_idx",
-        "tenant_id",
-        "merged_into",
-        postgresql_where=text("merged_into IS NOT NULL"),
-    ),
-    Index(
-        "graph_entities_object_idx",
-        "tenant_id",
-        "object_canonical_id",
-        postgresql_where=text("object_canonical_id IS NOT NULL"),
-    ),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
-)
-
-graph_entity_aliases = Table(
-    "graph_entity_aliases",
-    metadata,
-    Column("tenant_id", Text, nullable=False),
-    _id("alias_id"),
-    Column("project_id", Text, nullable=False),
-    _id("entity_id"),
-    Column("alias", Text, nullable=False),
-    Column("alias_norm", _NAME, nullable=False),
-    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
-    _moment("created_at"),
-    PrimaryKeyConstraint("tenant_id", "alias_id"),
-    UniqueConstraint("tenant_id", "entity_id", "alias_norm", name="graph_entity_aliases_alias_key"),
-    ForeignKeyConstraint(
-        ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
-    ),
-    Index("graph_entity_aliases_norm_idx", "tenant_id", "project_id", "alias_norm"),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
-)
-
-graph_predicates = Table(
-    "graph_predicates",
-    metadata,
-    Column("tenant_id", Text, nullable=False),
-    _id("predicate_id"),
-    Column("scope_key", Text, nullable=False, comment="tenant:project, tenant:*, or __global__"),
-    Column("project_id", Text, nullable=True, comment="NULL: for every project of the tenant"),
-    Column("canonical", Text, nullable=False),
-    Column("canonical_norm", _NAME, nullable=False),
-    Column("cardinality", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("global", Boolean, nullable=False, server_default=text("false")),
-    _moment("created_at"),
-    _moment("updated_at"),
-    PrimaryKeyConstraint("tenant_id", "predicate_id"),
-    UniqueConstraint("tenant_id", "scope_key", "canonical_norm", name="graph_predicates_name_key"),
-    CheckConstraint("canonical_norm <> ''", name="canonical_norm"),
-    CheckConstraint("cardinality IN ('single', 'multi')", name="cardinality"),
-    CheckConstraint("status IN ('pending', 'active', 'deprecated')", name="status"),
-    CheckConstraint(
-        "scope_key = CASE WHEN global THEN '__global__' ELSE (tenant_id || ':' || COALESCE(project_id, '*')) END "
-        "AND (project_id IS NULL OR NOT global)",
-        name="scope_key",
-    ),
-    info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
-)
-
-graph_predicate_aliases = Table(
-    "graph_predicate_aliases",
-    metadata,
-    Column("tenant_id", Text, nullable=False),
-    _id("alias_id"),
-    Column("scope_key", Text, nullable=False),
-    Column("project_id", Text, nullable=True),
-    _id("predicate_id"),
-    Column("alias", Text, nullable=False),
-    Column("alias_norm", _NAME, nullable=False),
-    _moment("created_at"),
-    PrimaryKeyConstraint("tenant_id", "alias_id"),
-    UniqueConstraint("tenant_id", "scope_key", "alias_norm", name="graph_predicate_aliases_alias_key"),
-    ForeignKeyConstraint(
-        ["tenant_id", "predicate_id"],
-        ["graph_predicates.tenant_id", "graph_predicates.predicate_id"],
-        ondelete="CASCADE",
-    ),
-    CheckConstraint("scope_key = (tenant_id || ':' || COALESCE(project_id, '*'))", name="scope_key"),
-    Index("graph_predicate_aliases_predicate_idx", "tenant_id", "predicate_id"),
-    info={"rls": Rule.VOCABULARY, "grants": "SELECT, INSERT"},
-)
-
-# The vocabulary of the whole installation; a tenant gets its own copy of a row when it first uses it.
-global_predicates = Table(
-    "global_predicates",
-    metadata,
-    _id("predicate_id"),
-    Column("canonical", Text, nullable=False),
-    Column("canonical_norm", _NAME, nullable=False),
-    Column("cardinality", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    _moment("created_at"),
-    _moment("updated_at"),
-    PrimaryKeyConstraint("predicate_id"),
-    UniqueConstraint("canonical_norm", name="global_predicates_name_key"),
-    CheckConstraint("cardinality IN ('single', 'multi')", name="cardinality"),
-    CheckConstraint("status IN ('pending', 'active', 'deprecated')", name="status"),
-    info={"grants": "SELECT"},
-)
-
-global_predicate_aliases = Table(
-    "global_predicate_aliases",
-    metadata,
-    Column("alias_norm", _NAME, nullable=False),
-    Column("alias", Text, nullable=False),
-    _id("predicate_id"),
-    PrimaryKeyConstraint("alias_norm"),
-    ForeignKeyConstraint(["predicate_id"], ["global_predicates.predicate_id"], ondelete="CASCADE"),
-    info={"grants": "SELECT"},
-)
-
-# Written by definer functions alone: they serialise the writers of a timeline and see what a policy hides.
+# Only security definer functions write it: they serialise the writers of a timeline and see hidden rows.
 graph_facts = Table(
     "graph_facts",
     metadata,
     Column("tenant_id", Text, nullable=False),
-    _id("fact_id"),
+    id_column("fact_id"),
     Column("project_id", Text, nullable=False),
     Column("agent_id", Text, nullable=False),
     Column("scope", Text, nullable=False),
-    _id("garden_id", nullable=True),
+    id_column("garden_id", nullable=True),
     Column("owner_key", Text, nullable=False, comment="the agent under agent_private, else the garden, else nothing"),
-    _id("subject_entity_id"),
+    id_column("subject_entity_id"),
     Column("predicate", Text, nullable=False, comment="as the writer called it"),
-    _id("predicate_id"),
-    _id("object_entity_id", nullable=True),
+    id_column("predicate_id"),
+    id_column("object_entity_id", nullable=True),
     Column("object_value", Text, nullable=True),
     Column("object_hash", LargeBinary, nullable=False, comment="SHA-256 of type and value, or of the entity's id"),
     Column("value_type", Text, nullable=False),
@@ -208,22 +58,22 @@ graph_facts = Table(
     Column("hlc", Text, nullable=False),
     Column("mentions", Integer, nullable=False, server_default=text("1")),
     Column("access_count", Integer, nullable=False, server_default=text("0")),
-    _moment("last_accessed_at", nullable=True),
+    time_column("last_accessed_at", nullable=True),
     Column("single_valued", Boolean, nullable=False),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     Column("origin", Text, nullable=True, comment="the peer it came from"),
-    _moment("valid_from"),
-    _moment("valid_to", nullable=True),
+    time_column("valid_from"),
+    time_column("valid_to", nullable=True),
     Column(
         "valid_until",
         DateTime(timezone=True),
         Computed("COALESCE(valid_to, 'infinity'::timestamp with time zone)", persisted=True),
         nullable=True,
     ),
-    _moment("created_at"),
-    _moment("updated_at"),
+    time_column("created_at"),
+    time_column("updated_at"),
     Column("closed_at", DateTime(timezone=True), nullable=True, comment="when valid_to was last set"),
-    _moment("retracted_at", nullable=True),
+    time_column("retracted_at", nullable=True),
     Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
     Column("terms", TSVECTOR, nullable=False, server_default=text("''::tsvector")),
     Column("terms_length", Integer, Computed("count_terms(terms)", persisted=True), nullable=True),
@@ -270,7 +120,7 @@ graph_facts = Table(
         *("tenant_id", "project_id", "object_entity_id", "valid_until"),
         postgresql_where=text("object_entity_id IS NOT NULL"),
     ),
-    # Only of those that end: with all the open ones in it the index would be small enough to be taken for anything.
+    # Without the open facts: with them the planner would prefer this index for other queries.
     Index(
         "graph_facts_valid_idx",
         *("tenant_id", "project_id", "valid_until"),
@@ -282,7 +132,7 @@ graph_facts = Table(
         *("tenant_id", "project_id", "predicate_id", "created_at", "fact_id"),
         postgresql_where=text(_OPEN),
     ),
-    # What changed since a time: the past is the present without it.
+    # For reads at a past time: what was closed or retracted since.
     Index(
         "graph_facts_closed_idx",
         *("tenant_id", "project_id", "closed_at"),
@@ -293,12 +143,12 @@ graph_facts = Table(
         *("tenant_id", "project_id", "retracted_at"),
         postgresql_where=text("retracted_at IS NOT NULL"),
     ),
-    # Each term behind a mark of its tenant and project: see lexical_keys.
+    # Each term is prefixed with its tenant and project: see lexical_keys.
     Index(
         "graph_facts_terms_idx",
         text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
-        # What one tenant loads in bulk must not lie in the way of what others look for.
+        # A pending list filled by one tenant's bulk load would slow down the searches of others.
         postgresql_with={"fastupdate": "off"},
     ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
@@ -344,10 +194,10 @@ def _note_key(column: str) -> ForeignKeyConstraint:
 
 graph_fact_evidence = _log(
     "graph_fact_evidence",
-    _id("evidence_id"),
-    _id("fact_id"),
-    _id("note_id"),
-    _moment("created_at"),
+    id_column("evidence_id"),
+    id_column("fact_id"),
+    id_column("note_id"),
+    time_column("created_at"),
     PrimaryKeyConstraint("tenant_id", "evidence_id"),
     UniqueConstraint("tenant_id", "fact_id", "note_id", name="graph_fact_evidence_note_key"),
     *_fact_key("fact_id"),
@@ -357,12 +207,12 @@ graph_fact_evidence = _log(
 
 graph_fact_supersessions = _log(
     "graph_fact_supersessions",
-    _id("supersession_id"),
-    _id("from_fact_id"),
-    _id("to_fact_id"),
-    _id("note_id", nullable=True),
-    _moment("effective_at"),
-    _moment("created_at"),
+    id_column("supersession_id"),
+    id_column("from_fact_id"),
+    id_column("to_fact_id"),
+    id_column("note_id", nullable=True),
+    time_column("effective_at"),
+    time_column("created_at"),
     PrimaryKeyConstraint("tenant_id", "supersession_id"),
     *_fact_key("from_fact_id", "to_fact_id"),
     _note_key("note_id"),
@@ -382,10 +232,10 @@ graph_fact_supersessions = _log(
 
 fact_closings = _log(
     "fact_closings",
-    _id("closing_id"),
-    _id("fact_id"),
-    _moment("recorded_at"),
-    _moment("previous_valid_to", nullable=True),
+    id_column("closing_id"),
+    id_column("fact_id"),
+    time_column("recorded_at"),
+    time_column("previous_valid_to", nullable=True),
     PrimaryKeyConstraint("tenant_id", "closing_id"),
     *_fact_key("fact_id"),
     Index("fact_closings_fact_idx", "tenant_id", "fact_id", "recorded_at"),
@@ -393,15 +243,15 @@ fact_closings = _log(
 
 fact_conflicts = _log(
     "fact_conflicts",
-    _id("conflict_id"),
+    id_column("conflict_id"),
     Column("fact_a", Uuid(as_uuid=False), nullable=False, comment="the one that was there"),
     Column("fact_b", Uuid(as_uuid=False), nullable=False, comment="the one that came to it"),
     Column("status", Text, nullable=False, server_default=text("'open'")),
     Column("resolved_by", Text, nullable=True),
     Column("resolution_note", Text, nullable=True),
-    _moment("detected_at"),
-    _moment("resolved_at", nullable=True),
-    _id("winner", nullable=True),
+    time_column("detected_at"),
+    time_column("resolved_at", nullable=True),
+    id_column("winner", nullable=True),
     PrimaryKeyConstraint("tenant_id", "conflict_id"),
     UniqueConstraint("tenant_id", "fact_a", "fact_b", name="fact_conflicts_pair_key"),
     *_fact_key("fact_a", "fact_b"),
@@ -412,9 +262,9 @@ fact_conflicts = _log(
 
 fact_confidences = _log(
     "fact_confidences",
-    _id("change_id"),
-    _id("fact_id"),
-    _moment("recorded_at"),
+    id_column("change_id"),
+    id_column("fact_id"),
+    time_column("recorded_at"),
     Column("previous_confidence", Double, nullable=False),
     Column("previous_mentions", Integer, nullable=False),
     PrimaryKeyConstraint("tenant_id", "change_id"),
@@ -422,16 +272,60 @@ fact_confidences = _log(
     Index("fact_confidences_fact_idx", "tenant_id", "fact_id", "recorded_at"),
 )
 
-# Which facts name an entity in their value, found out for a tombstone and gone with it.
+# Facts that name an entity in their value; rows exist only while a tombstone covers the entity.
 graph_fact_mentions = _log(
     "graph_fact_mentions",
-    _id("fact_id"),
-    _id("entity_id"),
-    _moment("created_at"),
+    id_column("fact_id"),
+    id_column("entity_id"),
+    time_column("created_at"),
     PrimaryKeyConstraint("tenant_id", "fact_id", "entity_id"),
     *_fact_key("fact_id"),
     ForeignKeyConstraint(
         ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
     ),
     Index("graph_fact_mentions_entity_idx", "tenant_id", "entity_id", "fact_id"),
+)
+
+fact_retractions = Table(
+    "fact_retractions",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("retraction_id", Uuid(as_uuid=False), nullable=False),
+    Column("fact_id", Uuid(as_uuid=False), nullable=False),
+    Column("agent_id", Text, nullable=False, comment="the fact's agent, so that its policy holds here too"),
+    Column("scope", Text, nullable=False),
+    Column("garden_id", Uuid(as_uuid=False), nullable=True),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    Column("kind", Text, nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("retracted_by", Text, nullable=False),
+    Column("confidence_before", Double, nullable=False),
+    Column("retracted_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "retraction_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
+    ),
+    CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed', 'resolved')", name="kind"),
+    Index("fact_retractions_fact_idx", "tenant_id", "fact_id"),
+    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+)
+
+fact_derivations = Table(
+    "fact_derivations",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("fact_id", Uuid(as_uuid=False), nullable=False),
+    Column("source_hash", LargeBinary, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("kind", Text, nullable=False, server_default=text("'derived'")),
+    Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("tenant_id", "fact_id", "source_hash", "kind"),
+    ForeignKeyConstraint(
+        ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
+    ),
+    CheckConstraint("kind IN ('derived', 'resolves')", name="kind"),
+    Index("fact_derivations_source_idx", "tenant_id", "source_hash"),
+    info={"rls": Rule.NAMES, "grants": "SELECT"},
 )

@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest
-from app.facts import entities
 from app.facts.as_of import HELD, hold_notices, look_back
+from app.facts.entities import service as entities
 from app.facts.names import as_id, entity_name, predicate_name
 from app.facts.schemas import EntityBrief, TombstoneNotice
 from app.graph import queries

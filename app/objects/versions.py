@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from app.access import Principal, new_id, require_project
-from app.audit import recording as audit
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound
 from app.facts.as_of import look_back

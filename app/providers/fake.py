@@ -67,6 +67,7 @@ class FakeCompleter:
         max_tokens: int,
         temperature: float | None = 0,
         json_schema: Mapping[str, Any] | None = None,
+        timeout_seconds: float | None = None,
     ) -> Completion:
         self.calls.append(tuple(messages))
         if self.problem is not None:
@@ -78,6 +79,10 @@ class FakeCompleter:
             output_tokens=min(len(words), max_tokens),
         )
         return Completion(text=" ".join(words[:max_tokens]), usage=usage, truncated=len(words) > max_tokens)
+
+    async def available(self) -> bool:
+        """Return whether it would answer now."""
+        return self.problem is None
 
     async def aclose(self) -> None:
         self.closed = True

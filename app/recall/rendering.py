@@ -1,6 +1,5 @@
 """Results as text: what a value says, and what a prompt can take as it is."""
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -8,19 +7,11 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET
 
+from app.facts.names import last_segment
 from app.facts.schemas import FactRead
 from app.recall.schemas import RecalledFact, RecalledNote
 
 NOTHING = "null"
-# As the database tells a URI from a name.
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
-
-
-def last_segment(name: str) -> str:
-    """What a URI calls a thing; any other name is itself."""
-    if URI.fullmatch(name) is None:
-        return name
-    return name.rstrip("/").replace(":", "/").rpartition("/")[2] or name
 
 
 def value_text(fact: FactRead) -> str:

@@ -13,7 +13,7 @@ from app.access import Principal, new_id, require_project
 from app.cards.building import count_tokens
 from app.cards.schemas import ShownCard
 from app.db.database import Database, Row
-from app.facts import reading
+from app.facts import reads
 from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
 from app.recall import queries, traces
@@ -99,7 +99,7 @@ async def answer(
     if sought is not None:
         results, used = await _with_parents(db, who, asked, sought, results, used, most_facts=most_facts)
     facts = [result for result in results if isinstance(result, RecalledFact)]
-    notices = await reading.notices_of(db, who, list(facts), means.denied)
+    notices = await reads.notices_of(db, who, list(facts), means.denied)
     means.accesses.note(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     truncated = len(taken) < candidates
     trace_id = new_id()
@@ -244,7 +244,7 @@ async def _read(
         return []
 
     read, rows, vectors = await asyncio.gather(
-        reading.read_facts(db, who, ids=facts, as_of=asked.as_of),
+        reads.read_facts(db, who, ids=facts, as_of=asked.as_of),
         look_back(db, who, queries.NOTES, {**here, "ids": listed(notes)}) if notes else nothing(),
         db.query(who, queries.VECTORS, {**here, "model": vector.model_id, "ids": listed(one.id for one in pool)})
         if vector is not None and pool
@@ -323,7 +323,7 @@ async def _with_parents(
     believed = await find_believed(db, who, sought, ids=sorted(str(fact) for fact in set(first) - here))
     if not asked.ask.include_contradicted:
         believed = believed.preferred(besides=frozenset())
-    read = await reading.read_facts(db, who, ids={UUID(fact) for fact in believed.ids}, as_of=asked.as_of)
+    read = await reads.read_facts(db, who, ids={UUID(fact) for fact in believed.ids}, as_of=asked.as_of)
     told: list[RecalledFact | RecalledNote] = [
         msgspec.structs.replace(result, provenance_of=first[result.id].id)
         if isinstance(result, RecalledFact) and result.id in first and first[result.id].id != result.id

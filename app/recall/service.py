@@ -7,8 +7,8 @@ from uuid import UUID
 from app.access import Principal
 from app.cards import service as cards
 from app.db.database import Database
-from app.facts import entities
-from app.facts.vocabulary import predicates
+from app.facts.entities import service as entities
+from app.facts.predicates import service as predicates
 from app.read_context import reader
 from app.recall import queries
 from app.recall import request as asking

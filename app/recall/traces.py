@@ -13,7 +13,7 @@ from app.cards.schemas import ReplayedCard, ShownCard
 from app.db.database import Database
 from app.db.scope import LEGAL_HOLD
 from app.errors import NotFound
-from app.facts import reading
+from app.facts import reads
 from app.facts.as_of import look_back
 from app.read_context import reader
 from app.recall import queries
@@ -84,7 +84,7 @@ def _auditor(who: Principal) -> Principal:
 async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
     """One trace, for the agent that asked and for administrators; what it saw in a fact, for who may read that now."""
     trace = await _find(db, who, trace_id=trace_id)
-    readable = await reading.read_facts(db, who, ids=_facts_of(who, trace))
+    readable = await reads.read_facts(db, who, ids=_facts_of(who, trace))
     return _told(trace, set(readable))
 
 
@@ -119,7 +119,7 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozen
     who = reader(who, trace.as_of)
     readable = {kind for kind, scope in SCOPES.items() if scope in who.scopes}
     notes = [str(result.id) for result in trace.results if result.kind == "note" and "note" in readable]
-    read = await reading.read_facts(db, who, ids=_facts_of(who, trace), as_of=trace.as_of)
+    read = await reads.read_facts(db, who, ids=_facts_of(who, trace), as_of=trace.as_of)
     trace = _told(trace, set(read))
     place = {"tenant": who.tenant_id, "as_of": trace.as_of}
     rows = await look_back(db, who, queries.NOTES, {**place, "ids": notes}) if notes else []
@@ -144,6 +144,6 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozen
     if SHOWN in trace.context and "fact" in readable:
         shown = msgspec.convert(trace.context[SHOWN], ShownCard, strict=False)
         card = await cards.replay_card(db, who, shown=shown, agent_id=trace.agent_id)
-    notices = await reading.notices_of(db, who, list(read.values()), denied)
+    notices = await reads.notices_of(db, who, list(read.values()), denied)
     results = [then(result) for result in trace.results]
     return ReplayRead(trace=trace, results=results, memory_card=card, tombstone_notices=notices)

@@ -11,8 +11,8 @@ import psycopg
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.access import AGENT_SCOPES, SCOPES, Principal, format_key, hash_secret, new_id, new_secret
-from app.audit import recording as audit
+from app.access import AGENT_SCOPES, SCOPES, Principal, acting_scope, format_key, hash_secret, new_id, new_secret
+from app.audit import events as audit
 from app.db.database import Database, Row
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
@@ -20,7 +20,6 @@ from app.inputs import as_utc
 from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotate, RateLimits, Whoami
-from app.tenancy.tenants import acting_scope
 from app.web.auth import Work
 from app.web.idempotency import Answer, Once
 

@@ -5,15 +5,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from app.access import Principal
-from app.audit import recording as audit
+from app.access import Principal, acting_scope
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.inputs import invalid_body
 from app.providers.build import parse_model
 from app.tenancy import queries
-from app.tenancy.tenants import acting_scope
 
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 Provider = Literal["ollama", "openai"]

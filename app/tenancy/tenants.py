@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from app.access import Principal
-from app.audit import recording as audit
+from app.access import Principal, acting_scope
+from app.audit import events as audit
 from app.db.database import Database, Row
-from app.db.scope import CROSS_PROJECT, Scope
+from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.inputs import as_utc
 from app.jobs.queue import NewJob, enqueue
@@ -29,17 +29,6 @@ from app.web.idempotency import Answer, Once
 
 # The pipeline's are read and set under a path of their own; the other is a mark of retention, told by diagnostics.
 NOT_SHOWN = ("pipeline", "notes_complete_since")
-
-
-def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
-    """The tenant an administrative call is about: the caller's own, or the one the platform key names."""
-    if who.kind == "platform":
-        if tenant_id is None:
-            raise BadRequest("tenant_id: the platform key belongs to no tenant, so name one.", code="tenant_required")
-        return Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)
-    if tenant_id is not None and tenant_id != who.tenant_id:
-        raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found")
-    return who.across_projects()
 
 
 async def create_tenant(db: Database, *, data: TenantCreate, once: Once) -> Answer:

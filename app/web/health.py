@@ -13,8 +13,10 @@ from litestar.params import SkipValidation
 from app import __version__
 from app.db.catalogue import find_drift
 from app.db.database import Database, Row
+from app.db.functions import functions_hash
 from app.db.metadata import metadata
-from app.errors import Unauthenticated, Unavailable
+from app.db.releases import read_state
+from app.errors import StartupError, Unauthenticated, Unavailable
 from app.signing import ALGORITHM, Signer, encoded
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
 from app.web import queries
@@ -65,20 +67,20 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class ReadinessCheck:
-    """Asks the database whether it is there, at the right migration, with the right policies."""
+    """Asks the database whether it is there, migrated by this release or a compatible one, with the right policies."""
 
-    def __init__(self, db: Database, *, head: str, strict: bool) -> None:
+    def __init__(self, db: Database, *, strict: bool) -> None:
         self._db = db
-        self._head = head
         self._strict = strict
         self._policies_checked = 0.0
         self._drift: list[str] = []
 
     async def run(self) -> Readiness:
-        """The state now; policies are looked at anew every few seconds."""
+        """Return the state now; policies are looked at anew every few seconds."""
         try:
-            rows = await self._db.call(queries.REVISION)
-            revision = rows[0]["version_num"] if rows else None
+            state = await read_state(self._db.call, functions_hash=functions_hash())
+            if state.problem is not None:
+                return _not_ready(True, False, False, [state.problem])
             if time.monotonic() - self._policies_checked > CHECK_EVERY_SECONDS:
                 async with self._db.autocommit() as connection:
                     self._drift = await find_drift(connection, metadata)
@@ -87,15 +89,11 @@ class ReadinessCheck:
             return _not_ready(False, False, False, [str(problem)])
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
             return _not_ready(True, False, False, ["The schema is not there; run palimpsest migrate."])
-        migrated = revision == self._head
-        problems = list(self._drift)
-        if not migrated:
-            problems.append(f"The database is at migration {revision}, this version needs {self._head}.")
-        if migrated and (not self._drift or not self._strict):
-            return Readiness(
-                status="ready", database=True, migrations=True, policies=not self._drift, problems=problems
-            )
-        return _not_ready(True, migrated, not self._drift, problems)
+        except StartupError as problem:
+            return _not_ready(True, False, False, [problem.message])
+        if self._drift and self._strict:
+            return _not_ready(True, True, False, self._drift)
+        return Readiness(status="ready", database=True, migrations=True, policies=not self._drift, problems=self._drift)
 
 
 def _not_ready(database: bool, migrations: bool, policies: bool, problems: list[str]) -> Readiness:

@@ -24,8 +24,6 @@ AUTHENTICATE = f"SELECT {_WHO} FROM authenticate(%s, %s, %s) a"  # noqa: S608
 # Reserve a block of rate tokens for this process.
 RESERVE_TOKENS = "SELECT * FROM reserve_tokens(%s, %s, %s, %s, %s, %s, %s, %s)"
 
-# Is there a database, at which migration?
-REVISION = "SELECT version_num FROM alembic_version"
 
 # The model that recall searches by.
 ACTIVE_MODEL = "SELECT m.provider, m.model, m.version, m.dimensions FROM embedding_models m WHERE m.active"

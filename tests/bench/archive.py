@@ -53,7 +53,7 @@ class Language:
     def _draw(self, count: int) -> NDArray[np.intp]:
         return np.searchsorted(self._share, self.chance.random(count))
 
-    def say(self, topics: Sequence[int], *, shortest: int, longest: int) -> list[list[str]]:
+    def say(self, topics: Sequence[int] | NDArray[np.int64], *, shortest: int, longest: int) -> list[list[str]]:
         """Some words on each of these topics."""
         lengths = self.chance.integers(shortest, longest + 1, len(topics))
         drawn = self._draw(lengths.sum())

@@ -21,8 +21,7 @@ from tests.cards.shared import (
     values,
 )
 from tests.conftest import Tenancy, TestDatabase
-from tests.facts.shared import entity, error, fact, new, predicate, write, year
-from tests.facts.upkeep.shared import garden
+from tests.facts.shared import entity, error, fact, garden, new, predicate, write, year
 
 
 def test_20_4_1_a_card_in_its_form(robin: httpx.Client) -> None:

@@ -10,8 +10,7 @@ import pytest
 from tests.cards.shared import Superuser, built, card, cards, jobs, values
 from tests.conftest import Tenancy
 from tests.erasure.shared import tombstone
-from tests.facts.shared import entity, error, fact, new, predicate, year
-from tests.facts.upkeep.shared import garden
+from tests.facts.shared import entity, error, fact, garden, new, predicate, year
 
 
 def moment(superuser: Superuser) -> str:

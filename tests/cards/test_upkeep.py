@@ -28,8 +28,7 @@ from tests.cards.shared import (
     values,
 )
 from tests.conftest import Tenancy, TestDatabase
-from tests.facts.shared import entity, fact, new, predicate, write, year
-from tests.facts.upkeep.shared import finish_job
+from tests.facts.shared import entity, fact, finish_job, new, predicate, write, year
 
 
 def stale(client: httpx.Client, name: str) -> bool:
@@ -424,7 +423,12 @@ def test_the_functions_know_no_other_project_or_tenant(robin: httpx.Client, name
 
 def principal(agent: str = "robin") -> Principal:
     return Principal(
-        tenant_id="acme", project_id="default", agent_id=agent, key_id="test", kind="agent", scopes=("facts:read",)
+        tenant_id="acme",
+        project_id="default",
+        agent_id=agent,
+        key_id="test",
+        kind="agent",
+        scopes=frozenset({"facts:read"}),
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from app.db import embedded
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
@@ -37,7 +38,7 @@ server.release()
 def sql(server: EmbeddedServer, statement: str) -> list[tuple[object, ...]]:
     """Run one statement in a connection of its own and return its rows."""
     with psycopg.connect(server.conninfo(user="postgres", dbname="postgres"), autocommit=True) as connection:
-        cursor = connection.execute(statement)  # pyright: ignore[reportArgumentType]
+        cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
 
 
@@ -355,7 +356,7 @@ def test_half_made_folders(home: Path) -> None:
 def test_path_that_cannot_hold_the_socket(folder: Path, name: str) -> None:
     server = EmbeddedServer(folder / name)
     server.start()
-    host = psycopg.conninfo.conninfo_to_dict(server.conninfo(user="postgres", dbname="postgres"))["host"]
+    host = conninfo_to_dict(server.conninfo(user="postgres", dbname="postgres"))["host"]
     assert isinstance(host, str)
     assert host.startswith("/tmp/palimpsest-")
     assert stat.S_IMODE(os.stat(host).st_mode) == 0o700

@@ -14,6 +14,7 @@ from app.db.catalogue import tenant_rules
 from app.db.rls import Rule
 from app.db.schema import load_metadata
 from tests.conftest import TestDatabase
+from tests.long import sized
 from tests.pooling_proxy import PoolingProxy
 
 ALPHA, BETA = "alpha", "beta"
@@ -352,7 +353,7 @@ def test_a_race_of_two_tenants_over_two_connections_sees_no_foreign_row(
     database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]]
 ) -> None:
     with ConnectionPool(database.app, min_size=2, max_size=2, open=True, timeout=120) as pool:
-        assert race(pool, threads=8, transactions=20_000) == 0
+        assert race(pool, threads=8, transactions=sized(2_000, 20_000)) == 0
 
 
 @pytest.mark.slow
@@ -365,7 +366,7 @@ def test_the_same_through_a_pooler_in_transaction_mode(
         with ConnectionPool(
             proxy.conninfo, min_size=8, max_size=8, open=True, timeout=120, kwargs={"prepare_threshold": None}
         ) as pool:
-            assert race(pool, threads=8, transactions=4_000) == 0
+            assert race(pool, threads=8, transactions=sized(800, 4_000)) == 0
     finally:
         proxy.stop()
 

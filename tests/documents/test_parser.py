@@ -42,11 +42,11 @@ print("kept")
 pytestmark = pytest.mark.anyio
 
 
-async def parse(kind: str, raw: bytes, charset: str | None = None, **limits: int) -> parser_process.ParsedText:
+async def parse(kind: str, raw: bytes, charset: str | None = None, **limits: Any) -> parser_process.ParsedText:
     return await Parser(**limits).parse(kind, raw, charset=charset, limit=LIMIT)
 
 
-async def refusal(kind: str, raw: bytes, **limits: int) -> str:
+async def refusal(kind: str, raw: bytes, **limits: Any) -> str:
     with pytest.raises(Unreadable) as caught:
         await parse(kind, raw, **limits)
     return caught.value.code

@@ -19,7 +19,7 @@ from app.embeddings.embedders import Embedders
 from app.embeddings.models import ModelRow
 from app.embeddings.tasks import EmbedTask
 from app.facts.schemas import FactCreate
-from app.facts.writing import write_fact
+from app.facts.writes import write_fact
 from app.jobs.registry import Handler, Registry
 from app.jobs.worker import Worker
 from app.main import open_database
@@ -98,8 +98,8 @@ class Bench:
 
     async def fact(self, subject: str, predicate: str, value: str, *, who: Principal = ROBIN, **fields: Any) -> str:
         body = {"subject": subject, "predicate": predicate, "object": {"value": value}, **fields}
-        answer = await write_fact(self.db, who, data=msgspec.convert(body, FactCreate), once=once(who))
-        return msgspec.json.decode(answer.body)["fact"]["fact_id"]
+        outcome = await write_fact(self.db, who, data=msgspec.convert(body, FactCreate))
+        return str(outcome.value.fact.fact_id)
 
     async def notes(self, *contents: str, who: Principal = ROBIN, **fields: Any) -> list[str]:
         batch = NoteBatch(notes=[{"content": content, **fields} for content in contents])

@@ -14,6 +14,7 @@ from tests.conftest import Tenancy, TestDatabase
 from tests.erasure.shared import events, revoke, tombstone, until_erased
 from tests.facts.conftest import UNLIMITED
 from tests.facts.shared import body, entity, error, fact, ids, listed, new, note, predicate, read, write, year
+from tests.long import sized
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -428,7 +429,7 @@ def test_writers_who_meet_tombstones_and_erasures(
     threads.append(threading.Thread(target=custodian))
     for thread in threads:
         thread.start()
-    time.sleep(12)
+    time.sleep(sized(4, 12))
     stopping.set()
     for thread in threads:
         thread.join(60)

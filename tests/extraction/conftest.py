@@ -110,7 +110,7 @@ class Project:
 
     def rows(self, query: str, *params: Any) -> list[dict[str, Any]]:
         """What the database has, past all policies."""
-        with psycopg.connect(self.database.superuser, row_factory=dict_row) as connection:
+        with psycopg.Connection[dict[str, Any]].connect(self.database.superuser, row_factory=dict_row) as connection:
             return connection.execute(query.encode(), params).fetchall()
 
     def asked(self) -> list[Any]:

@@ -1,9 +1,22 @@
-"""Short ways to write and read facts, for the tests."""
+"""Short ways to write and read facts and what belongs to them, for the tests."""
 
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import psycopg
+
+from app.jobs.worker import Worker
+from app.main import build_registry, open_database
+from tests.conftest import TestDatabase
+
+Superuser = psycopg.Connection[dict[str, Any]]
 
 
 def new(word: str = "thing") -> str:
@@ -87,3 +100,94 @@ def spans(facts: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
 
 def year(number: int) -> str:
     return f"{number}-01-01T00:00:00Z"
+
+
+def now() -> str:
+    """This moment, as a query string takes it."""
+    return datetime.now(UTC).isoformat()
+
+
+def garden(client: httpx.Client, scope: str = "project_shared", **members: str) -> str:
+    """A new garden with these members by role."""
+    answer = client.post("/v1/gardens", json={"slug": f"g{uuid4().hex[:8]}", "scope": scope})
+    assert answer.status_code == 201, answer.text
+    garden_id = answer.json()["garden"]["garden_id"]
+    for agent, role in members.items():
+        put = client.put(f"/v1/gardens/{garden_id}/members/{agent}", json={"role": role})
+        assert put.status_code in (200, 201), put.text
+    return garden_id
+
+
+def tombstone(admin: httpx.Client, entity: str, **fields: Any) -> str:
+    answer = admin.post("/v1/tombstones", json={"entity": entity, "reason": "asked for", **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["tombstone"]["tombstone_id"]
+
+
+def retracted_as(client: httpx.Client, fact_id: str) -> list[str]:
+    """The kinds of all retractions of a fact."""
+    answer = client.get(f"/v1/facts/{fact_id}/history")
+    assert answer.status_code == 200, answer.text
+    return [item["kind"] for item in answer.json()["retractions"]]
+
+
+def provenance(client: httpx.Client, fact_id: str, **params: Any) -> dict[str, Any]:
+    answer = client.get(f"/v1/facts/{fact_id}/provenance", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refusal(answer: httpx.Response) -> dict[str, Any]:
+    """All that a refusal tells, less what is different every time."""
+    return {"status": answer.status_code, **answer.json()["error"], "request_id": None}
+
+
+def fact_hash(entity: str, relation: str, value: dict[str, Any], *, valid_from: str, **fields: Any) -> str:
+    """The hash a fact will have: SHA-256 over its canonical JSON."""
+    at = datetime.fromisoformat(valid_from).astimezone(UTC)
+    document = {
+        "confidence": 1,
+        "entity": entity,
+        "relation": relation,
+        "scope": "project_shared",
+        "source": None,
+        "ts": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "value": value,
+        **fields,
+    }
+    written = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+def work_until(database: TestDatabase, done: Callable[[], bool], *, seconds: float = 20) -> None:
+    """Lets a worker with all handlers do what is due, until this holds."""
+
+    async def work() -> None:
+        settings = database.settings(poll_seconds=0.1, lease_seconds=10.0, drain_seconds=5.0)
+        db = open_database(settings)
+        await db.open()
+        worker = Worker(db, build_registry(db, settings), settings)
+        running = asyncio.create_task(worker.run())
+        try:
+            deadline = time.monotonic() + seconds
+            while not done():
+                assert time.monotonic() < deadline, f"not done after {seconds} s"
+                await asyncio.sleep(0.05)
+        finally:
+            worker.stop()
+            await running
+            await db.close()
+
+    asyncio.run(work())
+
+
+def finish_job(database: TestDatabase, superuser: Superuser, job_id: str) -> dict[str, Any]:
+    """The job, once a worker has brought it to an end."""
+
+    def job() -> dict[str, Any]:
+        row = superuser.execute("SELECT * FROM jobs WHERE job_id = %s", (job_id,)).fetchone()
+        assert row is not None
+        return row
+
+    work_until(database, lambda: job()["status"] not in ("pending", "leased"))
+    return job()

@@ -13,9 +13,10 @@ import psycopg
 import pytest
 
 from tests.conftest import Tenancy, TestDatabase
+from tests.long import sized
 
 WRITERS = 16
-WRITES = 5000
+WRITES = sized(800, 5000)
 
 
 @pytest.fixture(scope="module")

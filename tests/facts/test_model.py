@@ -1,12 +1,12 @@
 """Random writes, retractions, activations and merges against a model: the database keeps exactly its timelines.
 
-`PALIMPSEST_MODEL_STEPS=200000` runs the long mode.
+`make test-long` takes more steps; PALIMPSEST_MODEL_STEPS=200000 says how many.
 """
 
 import asyncio
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,15 +14,17 @@ from uuid import UUID
 import msgspec
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from app.access import AGENT_SCOPES, Principal
 from app.cursors import CursorSigner
-from app.db.database import Database
+from app.db.database import Database, Session
 from app.errors import Conflict
-from app.facts import entities, queries, reading, writing
+from app.facts import queries, reads, retractions, writes
+from app.facts.entities import service as entities
+from app.facts.predicates import service as predicates
 from app.facts.schemas import (
     EntityMerge,
     FactBatch,
@@ -33,13 +35,14 @@ from app.facts.schemas import (
     PredicateCreate,
     PredicatePatch,
 )
-from app.facts.vocabulary import predicates
+from app.outcomes import Outcome
 from app.paging import Page
-from app.web.idempotency import Once
+from app.read_context import ReadContext
 from tests.conftest import TestDatabase
 from tests.facts.timeline_model import FOREVER, Belief, Model
+from tests.long import ALL_HEALTH_CHECKS, sized
 
-STEPS = int(os.environ.get("PALIMPSEST_MODEL_STEPS", "2000"))
+STEPS = int(os.environ.get("PALIMPSEST_MODEL_STEPS", sized(600, 10_000)))
 STEPS_A_RUN = 40
 POINTS = 20
 
@@ -83,19 +86,21 @@ class Timelines(RuleBasedStateMachine):
             scopes=frozenset(AGENT_SCOPES),
         )
         self.random = random.Random(World.runs)
-        self.moments: list[datetime] = []
+        self.moments: list[datetime | None] = []
         self.ids: dict[str, str] = {}
         self.names: dict[str, str] = {name: name for name in (*SUBJECTS, *PLACES)}
         for name, cardinality in ((SINGLE, "single"), (MULTI, "multi")):
-            data = PredicateCreate(name=name, cardinality=cardinality, status="active")
-            self.run(predicates.create_predicate(World.db, self.who, data=data, once=self.once()))
+            data = msgspec.convert({"name": name, "cardinality": cardinality, "status": "active"}, PredicateCreate)
+            self.run(self.commit(lambda session, data=data: predicates.create_predicate(session, self.who, data=data)))
         self.model.single.add(SINGLE)
 
     def run(self, work: Any) -> Any:
         return World.loop.run(work)
 
-    def once(self) -> Once:
-        return Once(who=self.who, method="POST", path="/", key=None, request_hash=b"", secret="")
+    async def commit(self, work: Callable[[Session], Awaitable[Outcome[Any]]]) -> Any:
+        """Runs a use case in a transaction of its own."""
+        async with World.db.tenant(self.who) as session:
+            return (await work(session)).value
 
     def write_one(self, item: dict[str, Any], result: dict[str, Any], now: datetime) -> None:
         """Tells the model what the database was told, and compares what each made of it."""
@@ -109,7 +114,7 @@ class Timelines(RuleBasedStateMachine):
             fact_id=fact["fact_id"] if created else "unexpected",
             subject=self.names[item["subject"]],
             predicate=item["predicate"],
-            object=self.names.get(target, target),
+            object=str(self.names.get(target, target)),
             start=item["valid_from"] or now,
             end=item["valid_to"] or FOREVER,
             created=now,
@@ -140,13 +145,13 @@ class Timelines(RuleBasedStateMachine):
             items.append({**item, "valid_to": valid_to})
         if len(items) == 1:
             data = msgspec.convert(items[0], FactCreate)
-            answer = self.run(writing.write_fact(World.db, self.who, data=data, once=self.once()))
-            results = [msgspec.json.decode(answer.body)]
+            outcome = self.run(writes.write_fact(World.db, self.who, data=data))
+            results = [msgspec.to_builtins(outcome.value)]
         else:
             # A batch is as the same facts in a row, a microsecond apart.
             batch_data = FactBatch(facts=items)
-            answer = self.run(writing.write_facts(World.db, self.who, data=batch_data, once=self.once()))
-            results = msgspec.json.decode(answer.body)["results"]
+            outcome = self.run(writes.write_facts(World.db, self.who, data=batch_data))
+            results = msgspec.to_builtins(outcome.value)["results"]
         last = self.run(self.touched(results[-1]["fact"]["fact_id"]))
         for number, (item, result) in enumerate(zip(items, results, strict=True)):
             self.write_one(item, result, last - timedelta(microseconds=len(items) - 1 - number))
@@ -161,7 +166,7 @@ class Timelines(RuleBasedStateMachine):
     @rule(data=st.data())
     def retract(self, data: st.DataObject) -> None:
         fact = data.draw(st.sampled_from(self.model.facts))
-        work = writing.retract_fact(World.db, self.who, fact_id=UUID(fact.fact_id), data=FactRetract())
+        work = retractions.retract_fact(World.db, self.who, fact_id=UUID(fact.fact_id), data=FactRetract())
         if fact.retracted is not None:
             with pytest.raises(Conflict):
                 self.run(work)
@@ -173,7 +178,7 @@ class Timelines(RuleBasedStateMachine):
     @rule(subject=st.sampled_from(SUBJECTS), predicate=st.sampled_from(PREDICATES))
     def retract_all(self, subject: str, predicate: str) -> None:
         data = FactsRetract(subject=subject, predicate=predicate)
-        retracted = self.run(writing.retract_facts(World.db, self.who, data=data)).retracted
+        retracted = self.run(retractions.retract_facts(World.db, self.who, data=data)).retracted
         live = self.model.live(self.names[subject], predicate)
         assert {str(fact_id) for fact_id in retracted} == {fact.fact_id for fact in live}
         for fact in live:
@@ -189,7 +194,7 @@ class Timelines(RuleBasedStateMachine):
         line = self.model.live(fact.subject, fact.predicate)
         single = fact.predicate in self.model.single
         later = [f.start for f in line if f.start > fact.start and (single or f.object == fact.object)]
-        work = writing.patch_fact(World.db, self.who, fact_id=UUID(fact.fact_id), data=FactPatch(valid_to=end))
+        work = retractions.patch_fact(World.db, self.who, fact_id=UUID(fact.fact_id), data=FactPatch(valid_to=end))
         if later and (end or FOREVER) > later[0]:
             with pytest.raises(Conflict):
                 self.run(work)
@@ -233,13 +238,13 @@ class Timelines(RuleBasedStateMachine):
         pair = data.draw(st.sampled_from(self.mergeable()))
         source, target = (self.names[name] for name in pair)
         body = EntityMerge(source=UUID(self.ids[source]))
-        work = entities.merge_entity(World.db, self.who, entity_id=UUID(self.ids[target]), data=body, once=self.once())
-        answer = msgspec.json.decode(self.run(work).body)
-        self.model.merge(source, target, datetime.fromisoformat(answer["entity"]["updated_at"]))
+        entity_id = UUID(self.ids[target])
+        work = self.commit(lambda session: entities.merge_entity(session, self.who, entity_id=entity_id, data=body))
+        self.model.merge(source, target, self.run(work).entity.updated_at)
         self.names = {name: target if meant == source else meant for name, meant in self.names.items()}
 
     def read(self, fact_id: str) -> Any:
-        return self.run(reading.get_fact(World.db, self.who, fact_id=UUID(fact_id)))
+        return self.run(reads.get_fact(World.db, ReadContext.of(self.who), fact_id=UUID(fact_id)))
 
     @invariant()
     def agrees(self) -> None:
@@ -269,7 +274,7 @@ class Timelines(RuleBasedStateMachine):
 
     def listed(self) -> set[str]:
         page = Page(CursorSigner(b"secret"), self.who, "facts", limit=200, cursor=None)
-        work = reading.list_facts(World.db, self.who, filters={}, valid_at=None, as_of=None, page=page)
+        work = reads.list_facts(World.db, ReadContext.of(self.who), filters=reads.FactFilters(), page=page)
         return {str(fact.fact_id) for fact in self.run(work).facts}
 
     def told(self, valid_at: datetime, as_of: datetime) -> set[tuple[str, datetime, datetime]]:
@@ -277,7 +282,7 @@ class Timelines(RuleBasedStateMachine):
 
     async def observe(self, points: list[tuple[datetime, datetime]]) -> tuple[dict[int, set[Any]], set[Any], Any]:
         """The product's own conditions at all points at once, the links, and what is open or retracted."""
-        when = queries.FactFilter(tenant_id="model", project_id=str(self.who.project_id), valid_at=None, as_of=None)
+        when = queries.FactFilter(ReadContext.of(self.who))
         when.known_at, when.valid_at = "point.as_of", "point.valid_at"
         statement = (
             f"SELECT point.number, f.fact_id, f.valid_from, nullif({when.ends()}, 'infinity') AS ends "
@@ -312,7 +317,7 @@ class Timelines(RuleBasedStateMachine):
 @pytest.fixture
 def world(database: TestDatabase) -> Iterator[None]:
     with psycopg.connect(database.superuser, autocommit=True) as connection:
-        connection.execute("ALTER DATABASE " + database.name + " SET synchronous_commit = off")
+        connection.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = off".encode())
     with asyncio.Runner() as loop:
         World.loop = loop
         World.db = Database(database.app, pool_size=2)
@@ -329,7 +334,7 @@ def test_the_database_keeps_the_timelines_of_the_model(world: None) -> None:
         deadline=None,
         database=None,
         derandomize=STEPS <= 2000,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=ALL_HEALTH_CHECKS,
         # Finding the smallest failing run would take far longer than the runs.
         phases=(Phase.generate,),
     )

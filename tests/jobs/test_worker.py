@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 from sqlalchemy import text
 
 from app.config import Settings
@@ -61,7 +62,7 @@ async def put(db: Database, who: Scope = ACME, **fields: Any) -> str:
 
 
 def state(database: TestDatabase, job_id: str) -> dict[str, Any]:
-    with psycopg.connect(database.superuser, row_factory=psycopg.rows.dict_row) as connection:
+    with psycopg.Connection[dict[str, Any]].connect(database.superuser, row_factory=dict_row) as connection:
         row = connection.execute("SELECT * FROM jobs WHERE job_id = %s", (job_id,)).fetchone()
         assert row is not None
         return row

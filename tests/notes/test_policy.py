@@ -68,7 +68,11 @@ def test_who_sees_what(filled: TestDatabase, agent: str, gardens: list[str], rea
 
 @pytest.mark.parametrize(
     "changes",
-    [{"scope": "agent_private", "agent": "wren"}, {"garden": str(uuid4())}, {"project": "two", "scope": "org_shared"}],
+    [
+        {"scope": "agent_private", "agent": "wren"},
+        {"garden": "018f0000-0000-7000-8000-0000000000ff"},
+        {"project": "two", "scope": "org_shared"},
+    ],
     ids=str,
 )
 def test_what_one_cannot_own_one_cannot_write(filled: TestDatabase, changes: dict[str, Any]) -> None:

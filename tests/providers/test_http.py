@@ -25,7 +25,7 @@ GOOD = Answer({"ok": True})
 
 
 async def ask(url: str, **options: Any) -> Good:
-    client = JsonClient("acme", url, api_key=KEY, **({"backoff_seconds": 0.01} | options))
+    client = JsonClient("acme", url, **{"api_key": KEY, "backoff_seconds": 0.01, **options})
     try:
         return await client.post("/ask", {"text": TEXT}, Good)
     finally:
@@ -193,12 +193,16 @@ async def test_a_refused_connection_is_tried_again_unless_somebody_waits() -> No
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         client = JsonClient("acme", url, backoff_seconds=0.2)
-        for waited_for, least, most in ((True, 0.0, 0.3), (False, 0.4, 3.0)):
+        took: dict[bool, list[float]] = {True: [], False: []}
+        for waited_for in (True, True, True, False):
             started = time.monotonic()
             with pytest.raises(ProviderDown, match="ConnectError") as caught:
                 await client.post("/ask", {"text": TEXT}, Good, waited_for=waited_for)
             assert caught.value.unreachable
-            assert least <= time.monotonic() - started < most
+            took[waited_for].append(time.monotonic() - started)
+        # The quickest of three: a pause of this machine is no second try.
+        assert min(took[True]) < 0.3
+        assert min(took[False]) >= 0.4
         await client.aclose()
 
 

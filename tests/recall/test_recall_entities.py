@@ -35,7 +35,7 @@ def test_20_3_4_facts_of_the_entity_that_do_not_fit_the_query_are_there_too(
     ids = {world.fact("Alice", "drinks", "green tea"), world.fact("Alice", "plays", "chess")}
     ids.add(world.fact("Alice", "lives in", edge("Paris")))
     world.fact("Bob", "knows", edge("Alice"))
-    asks = {} if weights is None else {"weights": weights}
+    asks: dict[str, Any] = {} if weights is None else {"weights": weights}
     answer = world.recall("green tea", entity="Alice", include=["facts"], **asks)
     assert {one["id"] for one in answer["results"]} == ids
     scores = [one["score"] for one in answer["results"]]
@@ -169,6 +169,7 @@ def test_20_4_4_not_even_what_they_were_concluded_from_is_an_eleventh(world: Wor
         world.fact("Alice", f"drinks {number}", "green tea")
     built(world.robin, "Alice")
     derived = world.fact("Alice", "likes", "green tea", derived_from=sources)
+    ask: dict[str, Any]
     for ask, most in (({}, 10), ({"relation": "likes"}, 1)):
         found = world.found("green tea", entity="Alice", include=["facts"], token_budget=20_000, **ask)
         assert derived in found
@@ -177,7 +178,7 @@ def test_20_4_4_not_even_what_they_were_concluded_from_is_an_eleventh(world: Wor
 
 @pytest.mark.parametrize("ask", [{"max_results": 1}, {"token_budget": 50}, {"max_results": 2}])
 def test_20_4_5_and_it_is_there_however_little_room_there_is(
-    new_world: Callable[..., World], ask: dict[str, int]
+    new_world: Callable[..., World], ask: dict[str, Any]
 ) -> None:
     world = new_world()
     for number in range(8):

@@ -180,7 +180,7 @@ def test_a_tombstone_hides_what_was_found_before_and_revoking_brings_it_back(tea
 def test_membership_of_a_garden_opens_and_closes_it(tea: World) -> None:
     place = garden(tea, tea.wren)
     made = fill(tea, tea.wren, garden_id=place)
-    asks = {"max_results": 200, "token_budget": 50_000}
+    asks: dict[str, Any] = {"max_results": 200, "token_budget": 50_000}
     assert not set(tea.found(QUERY, **asks)) & set(made)
     answer = tea.wren.put(f"/v1/gardens/{place}/members/robin", json={"role": "reader"})
     assert answer.status_code in (200, 201), answer.text

@@ -361,7 +361,7 @@ def test_20_3_2_min_confidence(new_world: Callable[..., World], least: float | N
     world = new_world()
     for name, confidence in (("Ann", 0.9), ("Ben", 0.3), ("Cid", 0.05)):
         world.fact(name, "drinks", "green tea", confidence=confidence)
-    asks = {} if least is None else {"min_confidence": least}
+    asks: dict[str, Any] = {} if least is None else {"min_confidence": least}
     assert len(world.found("green tea", include_low_trust=True, **asks)) == count
 
 
@@ -425,6 +425,7 @@ def test_20_3_4_tokens_used_is_the_sum_of_40_and_a_quarter_of_the_bytes(world: W
 def test_20_3_4_an_empty_budget_answers_200_with_nothing_and_says_so(world: World) -> None:
     world.fact("Alice", "drinks", "green tea")
     world.note("green tea")
+    ask: dict[str, Any]
     for ask in ({}, {"entity": "Alice"}, {"include": ["notes"]}):
         answer = world.recall("green tea", token_budget=1, **ask)
         assert (answer["results"], answer["tokens_used"], answer["truncated"]) == ([], 0, True)
@@ -466,6 +467,7 @@ def test_20_3_4_mmr_finds_what_says_something_else_behind_many_of_a_kind(world: 
         world.place(one, query, 0.9 - number / 1000)
     other = world.note("Toast with jam.")
     world.place(other, query, 0.6, turn=2)
+    ask: dict[str, Any]
     for ask in ({"max_results": 2}, {"token_budget": 100}):
         assert other in world.found(query, weights=VECTOR, lambda_mmr=0.3, **ask), ask
 
@@ -478,7 +480,8 @@ def test_a_relation_leaves_only_its_facts(world: World) -> None:
     world.fact("Alice", "sells", "green tea")
     world.note("green tea")
     for name in ("relation", "predicate"):
-        assert world.found("green tea", **{name: "drinks"}) == [drinks]
+        asks: dict[str, Any] = {name: "drinks"}
+        assert world.found("green tea", **asks) == [drinks]
     made = predicate(world.admin, name="trinkt")
     alias = world.admin.post(f"/v1/predicates/{made['predicate_id']}/aliases", json={"alias": "schlürft"})
     assert alias.status_code in (200, 201), alias.text

@@ -12,8 +12,7 @@ from app.db.scope import Scope
 from app.recall.tasks import clear_traces
 from tests.conftest import TestDatabase
 from tests.erasure.shared import tombstone, until_erased
-from tests.facts.shared import error, predicate
-from tests.facts.upkeep.shared import garden
+from tests.facts.shared import error, garden, predicate
 from tests.recall.conftest import worlds
 from tests.recall.shared import VECTOR, Vectors, World, edge
 from tests.service import RunningService

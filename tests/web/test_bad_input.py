@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
@@ -21,6 +21,7 @@ from app.cursors import CursorSigner
 from app.paging import Page
 from app.tenancy.schemas import RateLimits
 from tests.conftest import PLATFORM_KEY, Tenancy, TestDatabase
+from tests.long import ALL_HEALTH_CHECKS, sized
 from tests.service import RunningService
 
 MAX_BODY = 8 * 1024 * 1024
@@ -899,12 +900,12 @@ BODILESS = [
     Write("POST", "/v1/jobs/{job}/retry", "agent", {}),
 ]
 tireless = settings(
-    max_examples=30,
+    max_examples=sized(10, 30),
     deadline=None,
     database=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=ALL_HEALTH_CHECKS,
 )
 
 

@@ -16,7 +16,7 @@ from tests.service import RunningService, start_service
 
 Clients = Callable[..., httpx.Client]
 
-UNDESCRIBED = {"/schema", "/schema/openapi.json", "/schema/{path}", "unmatched"}
+UNDESCRIBED = {"/", "/docs", "/docs/{page}", "/schema", "/schema/openapi.json", "/schema/{path}", "unmatched"}
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "OTHER"}
 
 
@@ -106,7 +106,7 @@ def test_an_answer_carries_one_request_id(client: httpx.Client) -> None:
 # Envelopes
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/v1", "/v1/nowhere", "/schema/nowhere", "/health/nowhere"])
+@pytest.mark.parametrize("path", ["/nowhere", "/v1", "/v1/nowhere", "/schema/nowhere", "/health/nowhere"])
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "application/xml"])
 def test_an_unknown_address_is_answered_in_the_envelope(client: httpx.Client, path: str, accept: str) -> None:
     envelope(client.get(path, headers={"Accept": accept}), 404, "not_found")

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
@@ -38,7 +38,7 @@ def gardens(database: TestDatabase) -> int:
         return found[0]
 
 
-def create(client: httpx.Client, key: str | None, body: dict[str, object]) -> httpx.Response:
+def create(client: httpx.Client, key: str | None, body: Mapping[str, object]) -> httpx.Response:
     return client.post("/v1/gardens", json=body, headers={"Idempotency-Key": key} if key else {})
 
 

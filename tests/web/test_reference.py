@@ -6,6 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.web.descriptions import FIELDS
+from app.web.reference import OPERATION_IDS
+
 
 @pytest.fixture
 def document(client: httpx.Client) -> dict[str, Any]:
@@ -90,3 +93,53 @@ def test_a_create_that_may_find_the_thing_documents_both_answers(document: dict[
     for path in ("/v1/notes", "/v1/admin/tenants", "/v1/admin/projects"):
         assert {"200", "201"} <= set(document["paths"][path]["post"]["responses"])
     assert {"200", "201"} <= set(document["paths"]["/v1/gardens/{garden_id}/members/{agent}"]["put"]["responses"])
+
+
+def test_operation_ids_are_short_and_unique(document: dict[str, Any]) -> None:
+    ids = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(ids) == len(set(ids))
+    assert {"createNote", "listNotes", "recall", "createFact", "createGraphBatch"} <= set(ids)
+    assert [name for name in ids if not re.fullmatch(r"[a-z]+([A-Z][a-z]+){0,4}", name)] == []
+
+
+def test_names_given_to_operations_are_used(document: dict[str, Any]) -> None:
+    known = {f"{method.upper()} {path}": operation["operationId"] for path, method, operation in operations(document)}
+    assert {operation: known[operation] for operation in OPERATION_IDS} == OPERATION_IDS
+
+
+def test_what_people_need_first_comes_first_and_administration_last(document: dict[str, Any]) -> None:
+    tags = [tag["name"] for tag in document["tags"]]
+    assert tags[:4] == ["notes", "recall", "facts", "entities"]
+    assert tags[-1] == "administration"
+    paths = list(document["paths"])
+    assert paths[0] == "/v1/notes"
+    assert next(path for path in paths if path.startswith(("/v1/recall", "/v1/cards"))) == "/v1/recall"
+    assert paths[-1].startswith("/v1/admin")
+    assert next(iter(document["paths"]["/v1/notes"])) == "post"
+
+
+def test_items_of_batches_are_typed(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert schemas["NoteBatch"]["properties"]["notes"]["items"] == {"$ref": "#/components/schemas/NoteCreate"}
+    assert schemas["FactBatch"]["properties"]["facts"]["items"] == {"$ref": "#/components/schemas/FactCreate"}
+    assert schemas["GraphBatch"]["properties"]["objects"]["items"] == {"$ref": "#/components/schemas/BatchObject"}
+    assert "ref" in schemas["BatchObject"]["properties"]
+    assert "src_ref" in schemas["BatchRelationship"]["properties"]
+
+
+def test_every_field_is_described(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    bare = [
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, about in schema.get("properties", {}).items()
+        if not about.get("description")
+    ]
+    assert bare == []
+
+
+def test_every_shared_description_is_used(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    fields = {field for schema in schemas.values() for field in schema.get("properties", {})}
+    whole = {f"{name}.{field}" for name, schema in schemas.items() for field in schema.get("properties", {})}
+    assert [name for name in FIELDS if name not in fields | whole] == []

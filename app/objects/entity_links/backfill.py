@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.access import new_id
-from app.audit import recording as audit
+from app.audit import events as audit
 from app.db.database import Database, Row
 from app.db.scope import Scope
 from app.errors import NotFound

@@ -8,7 +8,7 @@ from app.access import Principal, require_project
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import AppError, Forbidden
-from app.facts import entities
+from app.facts.entities import service as entities
 from app.facts.schemas import EntityRead
 from app.objects.entity_links import queries
 from app.objects.entity_links.schemas import EntityBind

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from app.access import Principal
-from app.audit import recording as audit
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound

@@ -4,11 +4,12 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import BadRequest
 from app.objects.traversal.filters import read_filter
+from tests.long import ALL_HEALTH_CHECKS, sized
 from tests.objects.traversal.shared import Graph
 
 ODD = (
@@ -117,7 +118,7 @@ given_filters = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=sized(50, 200), deadline=None, suppress_health_check=ALL_HEALTH_CHECKS, database=None)
 @given(node=given_filters, edge=given_filters)
 def test_no_filter_breaks_anything(graph: Graph, node: Any, edge: Any) -> None:
     if not graph.ids:

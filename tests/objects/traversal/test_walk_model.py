@@ -5,9 +5,10 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.long import ALL_HEALTH_CHECKS, sized
 from tests.objects.traversal.shared import HEAD, RELATIONSHIP, Superuser, moment
 from tests.objects.traversal.walk_model import Walk
 
@@ -188,7 +189,11 @@ def store(superuser: Superuser, nodes: list[dict[str, Any]], edges: list[dict[st
 @pytest.mark.slow
 @pytest.mark.usefixtures("types")
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
+    max_examples=sized(60, 250),
+    deadline=None,
+    suppress_health_check=ALL_HEALTH_CHECKS,
+    database=None,
+    phases=[Phase.generate],
 )
 @given(data=st.data())
 def test_the_database_walks_as_the_model(superuser: Superuser, robin: httpx.Client, data: st.DataObject) -> None:

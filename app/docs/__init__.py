@@ -1,0 +1,1 @@
+"""The documentation: Markdown pages, readable in the repository and served as HTML under /docs."""

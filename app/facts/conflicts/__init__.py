@@ -1,0 +1,1 @@
+"""Conflicts: pairs of facts that cannot both hold, and how they are resolved."""

@@ -1,0 +1,58 @@
+"""HTTP of conflicts."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from litestar import Router, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from app.facts.conflicts import service
+from app.facts.conflicts.schemas import ConflictList, ConflictRead, ConflictResolve, ConflictResolved, ConflictStatus
+from app.paging import Page
+from app.web.auth import Access
+from app.web.requests import Cursor, Cursors, Db, Limit, Who
+
+READ = Access(work="read", scopes=("facts:read",))
+WRITE = Access(work="write", scopes=("facts:write",))
+
+
+@get("/conflicts", opt={"access": READ}, summary="List conflicts", tags=["truth"])
+async def list_conflicts(
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    status: Annotated[ConflictStatus | None, QueryParameter(description="Only open or resolved ones.")] = None,
+    entity: Annotated[
+        str | None, QueryParameter(max_length=512, description="About this entity: name, alias, URI or id.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> ConflictList:
+    """Pairs of values that cannot both hold, newest first, with both facts."""
+    page = Page(cursors, who, "conflicts", limit=limit, cursor=cursor, status=status, entity=entity)
+    return await service.list_conflicts(db, who, status=status, entity=entity, page=page)
+
+
+@get("/conflicts/{conflict_id:uuid}", opt={"access": READ}, summary="Get a conflict", tags=["truth"])
+async def get_conflict(db: Db, who: Who, conflict_id: FromPath[UUID]) -> ConflictRead:
+    """404 when it is unknown, or about facts the caller cannot see."""
+    return await service.get_conflict(db, who, conflict_id=conflict_id)
+
+
+@post(
+    "/conflicts/{conflict_id:uuid}/resolve",
+    opt={"access": WRITE},
+    status_code=200,
+    summary="Resolve a conflict",
+    tags=["truth"],
+)
+async def resolve_conflict(
+    db: Db, who: Who, conflict_id: FromPath[UUID], data: JSONBody[ConflictResolve]
+) -> ConflictResolved:
+    """With a `winner` of the two or a new `value`: that fact gets confidence 1 and records that it resolves the others,
+    which are retracted and stay as history."""
+    return await service.resolve_conflict(db, who, conflict_id=conflict_id, data=data)
+
+
+handlers: list[Any] = [list_conflicts, get_conflict, resolve_conflict]
+router = Router(path="/", route_handlers=handlers)

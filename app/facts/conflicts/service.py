@@ -1,0 +1,180 @@
+"""Use cases of conflicts: list, get, resolve."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app.access import Principal, require_project
+from app.db.database import Database, Row, Session
+from app.db.retries import retried
+from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.facts import reads, writes
+from app.facts.conflicts import queries
+from app.facts.conflicts.schemas import ConflictList, ConflictRead, ConflictResolve, ConflictResolved
+from app.facts.entities import service as entities
+from app.facts.queries import queue_cards
+from app.facts.schemas import EntityRef, FactCreate, ObjectIn
+from app.facts.values import read_value
+from app.paging import Page
+from app.read_context import ReadContext
+
+
+def conflict_not_found() -> NotFound:
+    """Return the error for a conflict that is unknown, hidden or of another tenant."""
+    return NotFound("There is no such conflict.", code="conflict_not_found")
+
+
+async def list_conflicts(
+    db: Database, who: Principal, *, status: str | None, entity: str | None, page: Page
+) -> ConflictList:
+    """Return the conflicts whose facts the caller can see, newest first."""
+    given: dict[str, Any] = {} if status is None else {"status": status}
+    if entity is not None:
+        found = await entities.find_named(db, who, entity, "entity")
+        given["entities"] = [str(row["entity_id"]) for row in found]
+    if page.after is not None:
+        given |= {"after": page.after[0]}
+    params = {**_place(who), **given, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
+    rows = await db.query(who, queries.select_conflicts(set(given)), params)
+    rows, next_cursor = page.cut(rows, key=lambda row: [row["detected_at"].isoformat(), str(row["conflict_id"])])
+    return ConflictList(conflicts=await _present(db, who, rows), next_cursor=next_cursor)
+
+
+async def get_conflict(db: Database, who: Principal, *, conflict_id: UUID) -> ConflictRead:
+    """Return one conflict or raise NotFound."""
+    rows = await db.query(
+        who, queries.select_conflicts({"conflict"}), {**_place(who), "conflict": str(conflict_id), "limit": 1}
+    )
+    if not rows:
+        raise conflict_not_found()
+    return (await _present(db, who, rows))[0]
+
+
+def _place(who: Principal) -> dict[str, str]:
+    return {"tenant": who.tenant_id, "project": require_project(who)}
+
+
+async def _present(db: Database, who: Principal, rows: list[Row]) -> list[ConflictRead]:
+    facts = await reads.read_facts(db, who, ids={row[side] for row in rows for side in ("fact_a", "fact_b")})
+    return [
+        ConflictRead(
+            **{name: row[name] for name in ConflictRead.__struct_fields__ if name != "facts"},
+            facts=[facts[row[side]] for side in ("fact_a", "fact_b") if row[side] in facts],
+        )
+        for row in rows
+    ]
+
+
+async def resolve_conflict(
+    db: Database, who: Principal, *, conflict_id: UUID, data: ConflictResolve
+) -> ConflictResolved:
+    """Resolve a conflict with a winner or a new value, in one transaction; the losers stay as history."""
+    data = _unwrap_value(data)
+    _check_resolution(data)
+    conflict = await get_conflict(db, who, conflict_id=conflict_id)
+    if data.winner is not None and data.winner not in (conflict.fact_a, conflict.fact_b):
+        raise BadRequest(
+            "winner: not one of the two facts of this conflict; choose one of them, or give a value.",
+            code="conflict_winner_invalid",
+            details={"facts": [str(conflict.fact_a), str(conflict.fact_b)]},
+        )
+    winner, losers = await retried(lambda: _resolve(db, who, conflict, data))
+    return ConflictResolved(
+        conflict=await get_conflict(db, who, conflict_id=conflict_id),
+        fact=await reads.get_fact(db, ReadContext.of(who), fact_id=winner),
+        retracted=losers,
+    )
+
+
+def _check_resolution(data: ConflictResolve) -> None:
+    if (data.winner is None) == (data.value is msgspec.UNSET):
+        raise BadRequest("winner: give either winner (one of the two facts) or value (a new value).")
+    if data.winner is not None and (data.evidence or data.valid_from is not None or data.type is not msgspec.UNSET):
+        raise BadRequest("winner: evidence, valid_from and type belong to a new value; leave them out.")
+    if data.note is not None and data.resolution_note is not None:
+        raise BadRequest("note: give only one of note or resolution_note.")
+
+
+async def _resolve(
+    db: Database, who: Principal, conflict: ConflictRead, data: ConflictResolve
+) -> tuple[UUID, list[UUID]]:
+    """Resolve a conflict in a transaction; return the winner and the losers."""
+    async with db.tenant(who) as session:
+        winner = data.winner or await _write_value(session, who, conflict, data)
+        row = await session.row(
+            queries.RESOLVE_CONFLICT,
+            {
+                "conflict": str(conflict.conflict_id),
+                "winner": str(winner),
+                "note": data.note or data.resolution_note,
+                **writes.audit_arguments(who),
+            },
+        )
+        assert row is not None
+        _check_refusal(row["refused"])
+        await queue_cards(session, fact_ids=[str(winner), *(str(loser) for loser in row["losers"])])
+        return winner, row["losers"]
+
+
+def _unwrap_value(data: ConflictResolve) -> ConflictResolve:
+    """Accept a value written like the object of a fact, with its type beside it."""
+    if not isinstance(data.value, dict):
+        return data
+    try:
+        inner = msgspec.convert(data.value, ObjectIn)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(f"value: {problem}") from problem
+    if inner.value is msgspec.UNSET or data.type is not msgspec.UNSET:
+        raise BadRequest("value: text, a number, true, false or null; or an object with value and type.")
+    return msgspec.structs.replace(data, value=inner.value, type=inner.type)
+
+
+async def _write_value(session: Session, who: Principal, conflict: ConflictRead, data: ConflictResolve) -> UUID:
+    """Write the new value as a fact with the validity of those it replaces, or confirm the fact that has it."""
+    if conflict.status == "resolved" or not conflict.facts:
+        raise _already_resolved()
+    one = conflict.facts[0]
+    value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "value")
+    place = {
+        "tenant": who.tenant_id,
+        "fact": str(one.fact_id),
+        "pair": [str(conflict.fact_a), str(conflict.fact_b)],
+        "hash": value.hash,
+    }
+    same = await session.query(queries.SAME_VALUE, place)
+    start = same[0]["valid_from"] if same else data.valid_from
+    fact = FactCreate(
+        subject=EntityRef(entity_id=one.subject.entity_id),
+        predicate=str(one.predicate.predicate_id),
+        object=ObjectIn(value=data.value, type=data.type),
+        scope=one.scope,
+        garden_id=one.garden_id,
+        confidence=1.0,
+        valid_from=start or min(found.valid_from for found in conflict.facts),
+        valid_to=msgspec.UNSET if same else _latest([found.valid_to for found in conflict.facts]),
+        evidence=data.evidence,
+    )
+    return await writes.write_within(session, who, data=fact)
+
+
+def _latest(ends: list[datetime | None]) -> datetime | None:
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
+def _already_resolved() -> Conflict:
+    return Conflict("This conflict has been resolved already.", code="conflict_already_resolved")
+
+
+def _check_refusal(refused: str | None) -> None:
+    if refused is None:
+        return
+    if refused == "conflict_already_resolved":
+        raise _already_resolved()
+    if refused == "garden_forbidden":
+        raise Forbidden("Readers of a garden cannot resolve its conflicts.", code="garden_forbidden")
+    if refused == "winner_invalid":
+        raise Conflict("winner: this fact has been retracted; choose the other one.", code="conflict_winner_invalid")
+    raise conflict_not_found()

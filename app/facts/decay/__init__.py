@@ -1,0 +1,1 @@
+"""Decay: policies that retract facts or lower their confidence as they age."""

@@ -1,0 +1,66 @@
+"""All SQL of entities."""
+
+from sqlalchemy import text
+
+# Find the entities that names or ids mean.
+RESOLVE_ENTITIES = text("SELECT * FROM resolve_entities(:tenant, :project, CAST(:names AS json))")
+# Create an entity, or find the one of that name.
+PUT_ENTITY = text("SELECT * FROM put_entity(CAST(:id AS uuid), :canonical, :norm, :kind, CAST(:aliases AS json))")
+# Give an entity one more name.
+PUT_ALIAS = text("SELECT * FROM put_alias(CAST(:entity AS uuid), CAST(:id AS uuid), :alias, :norm)")
+# Merge two entities into one.
+MERGE_ENTITIES = text("SELECT * FROM merge_entities(CAST(:source AS uuid), CAST(:target AS uuid), :key)")
+
+# The entity of an id: itself, or the one it was merged into.
+BY_ID = """(SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
+    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %({name})s::uuid)"""
+# The entities of a name: none, one, or several that share an alias. Where one is expected, several make the subquery
+# fail, which the caller reports as ambiguous.
+BY_NAME = """(
+    SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
+    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.canonical_norm = %({name})s
+    UNION ALL
+    SELECT a.entity_id FROM graph_entity_aliases a
+    WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %({name})s
+      AND NOT EXISTS (SELECT FROM graph_entities m WHERE m.tenant_id = %(tenant)s
+                        AND m.project_id = %(project)s AND m.canonical_norm = %({name})s))"""
+# Entities with all their names.
+_ENTITIES = """
+    SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at, e.suppression,
+           ARRAY(SELECT a.alias FROM graph_entity_aliases a
+                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id{known_alias}
+                 ORDER BY a.alias_norm) AS aliases,
+           (SELECT o.canonical_id FROM graph_object_versions o
+            WHERE o.tenant_id = %(tenant)s AND o.canonical_id = e.object_canonical_id{known_object}
+            LIMIT 1) AS object_canonical_id
+    FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
+    ORDER BY e.canonical_norm"""
+# Raises an error for a time before the project's retention floor, without a round trip of its own.
+AS_OF_ALLOWED = "(SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"
+ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="", known_object="")
+# A prefix is a range of names: under a row policy an index serves a range, but not LIKE.
+PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
+_FILTERS = {
+    "prefix": PREFIX.format(column="e.canonical_norm"),
+    "kind": "e.kind = %(kind)s",
+    "after": "e.canonical_norm > %(after)s",
+}
+
+
+def _entities(where: list[str], *, at_past: bool) -> str:
+    known = " AND {0}.created_at <= %(as_of)s::timestamptz" if at_past else ""
+    if at_past:
+        where = [*where, "e.created_at <= %(as_of)s::timestamptz", AS_OF_ALLOWED]
+    return _ENTITIES.format(where=" AND ".join(where), known_alias=known.format("a"), known_object=known.format("o"))
+
+
+def select_referenced(*, by_id: bool, at_past: bool) -> str:
+    """Return the query for the entities that `reference` names, by id or by name."""
+    found = f"= {BY_ID.format(name='reference')}" if by_id else f"IN {BY_NAME.format(name='reference')}"
+    return _entities([f"e.entity_id {found}"], at_past=at_past)
+
+
+def select_entities(filters: set[str], *, at_past: bool) -> str:
+    """Return the query for a project's entities in the order of their names, with the given filters."""
+    where = ["e.project_id = %(project)s", "e.merged_into IS NULL", *(_FILTERS[name] for name in sorted(filters))]
+    return f"{_entities(where, at_past=at_past)} LIMIT %(limit)s"

@@ -1,0 +1,1 @@
+"""Sources: who says things, and how far each source is trusted."""

@@ -1,0 +1,51 @@
+"""All SQL of sources."""
+
+from typing import Any
+
+from sqlalchemy import select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from app.db.database import Row, Session
+from app.facts.sources.tables import sources
+
+# Read what the trust in sources is computed from.
+JUDGE_SOURCES = "SELECT * FROM judge_sources(%(sources)s::text[])"
+# Store the trust of a source in one batch of its facts.
+REFRESH_TRUST = text(
+    "SELECT * FROM refresh_trust(:source, CAST(:agents AS text[]), :trust, :otherwise, CAST(:after AS uuid), :limit)"
+)
+
+
+async def put_source(session: Session, *, row: Row) -> tuple[Row, bool]:
+    """Insert or update a source; return it, and whether it is new."""
+    changes = {name: row[name] for name in ("identity", "authority", "agents", "blocklisted", "updated_at")}
+    statement = (
+        upsert(sources)
+        .values(row)
+        .on_conflict_do_update(constraint="sources_source_key", set_=changes)
+        .returning(sources)
+    )
+    made = await session.row(statement)
+    assert made is not None
+    return made, str(made["source_id"]) == row["source_id"]
+
+
+def select_sources(*, tenant_id: str, project_id: str, after: str | None, limit: int) -> Any:
+    """Return the query for the sources of a project by name."""
+    c = sources.c
+    statement = select(sources).where(c.tenant_id == tenant_id, c.project_id == project_id)
+    if after is not None:
+        statement = statement.where(c.source > after)
+    return statement.order_by(c.source).limit(limit)
+
+
+def select_source(*, tenant_id: str, project_id: str, source_id: str) -> Any:
+    """Return the query for one source by its id."""
+    c = sources.c
+    return select(sources).where(c.tenant_id == tenant_id, c.project_id == project_id, c.source_id == source_id)
+
+
+async def lock_source(session: Session, *, tenant_id: str, project_id: str, source_id: str) -> Row | None:
+    """Return one source, locked against changes until the transaction ends, or None."""
+    statement = select_source(tenant_id=tenant_id, project_id=project_id, source_id=source_id)
+    return await session.row(statement.with_for_update(read=True))

@@ -1,1 +1,0 @@
-"""Upkeep of what is believed: conflicts and how they end, decay, and how far sources are trusted."""

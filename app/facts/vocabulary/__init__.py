@@ -1,1 +1,0 @@
-"""The words facts are said in: predicates of a project, of a tenant, and of the whole installation."""
