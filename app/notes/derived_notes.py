@@ -89,10 +89,7 @@ async def apply_extraction(
         model=model,
         derived=msgspec.json.encode(derived).decode(),
         records=msgspec.json.encode(records).decode(),
-        link=None if link is None else msgspec.json.encode(link.payload).decode(),
-        attempts=0 if link is None else link.attempts,
-        owner=None if link is None else link.owner,
-        lease=0 if link is None else link.lease_seconds,
+        link=None if link is None else msgspec.json.encode(link).decode(),
     )
     return AppliedExtraction(**row)
 

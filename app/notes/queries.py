@@ -24,7 +24,7 @@ IDENTITY = ("scope", "owner_key", "thread_id", "position", "content_hash")
 # Write what an extraction derived and proposed.
 APPLY_EXTRACTION = text(
     "SELECT * FROM apply_extraction(:tenant, :project, CAST(:note AS uuid), :version, :model, CAST(:derived AS json), "
-    "CAST(:records AS json), CAST(:link AS jsonb), :attempts, :owner, make_interval(secs => :lease))"
+    "CAST(:records AS json), CAST(:link AS jsonb))"
 )
 # Delete live notes and append to their history.
 DELETE_NOTES = text("""
@@ -60,7 +60,7 @@ def _extraction_status(note: Row) -> dict[str, Any]:
     """Return the status of a new note: chunks and derived notes are never extracted."""
     if note.get("derived_from") is not None or note["type"] == "document_chunk":
         return {"extraction_status": "none"}
-    return {"extraction_status": func.extraction_start(note["tenant_id"], note["project_id"])}
+    return {"extraction_status": func.initial_extraction_status(note["tenant_id"], note["project_id"])}
 
 
 async def queue_embeddings(session: Session, *, tenant_id: str, project_id: str, note_ids: list[str]) -> None:
