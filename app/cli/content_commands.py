@@ -151,5 +151,5 @@ def run_backfill(options: argparse.Namespace, settings: Settings) -> int:
     from app.objects.entity_links.backfill import backfill, describe
 
     place = {"tenant_id": options.tenant, "project_id": options.project, "dry_run": options.dry_run}
-    done = administer(settings, lambda db: backfill(db, **place, say=say))
+    done = administer(settings, lambda db: backfill(db, **place, report=say))
     return show(options, msgspec.to_builtins(done), describe(done))

@@ -12,13 +12,13 @@ from app.config import Settings
 from app.embeddings.models import ModelRow, provider_settings
 from app.providers.base import (
     DIMENSIONALITY_MISMATCH,
-    AnswerUnusable,
     Embedder,
     InputRefused,
     Matrix,
     ProviderDown,
     ProviderError,
     ProviderMisconfigured,
+    UnusableResponse,
 )
 from app.providers.breaker import Breaker, BreakerPolicy, State
 from app.providers.build import ModelSpec, Provider, build_embedder
@@ -36,7 +36,7 @@ REASONS: dict[type[ProviderError], str] = {
     ProviderDown: "down",
     ProviderMisconfigured: "misconfigured",
     InputRefused: "refused",
-    AnswerUnusable: "unusable",
+    UnusableResponse: "unusable",
 }
 STATES: dict[State, int] = {"closed": 0, "half_open": 1, "open": 2}
 
@@ -133,7 +133,7 @@ class GuardedEmbedder:
             raise
         except Exception as problem:
             # What nobody thought of is an answer nobody can use, and no reason to give up a job or a request.
-            raise AnswerUnusable(f"{self.model.name} failed ({type(problem).__name__}).") from problem
+            raise UnusableResponse(f"{self.model.name} failed ({type(problem).__name__}).") from problem
         if vectors.shape[1] != self.model.dimensions:
             raise ProviderMisconfigured(
                 f"{self.model.name} makes vectors of {vectors.shape[1]} dimensions where {self.model.dimensions} are "

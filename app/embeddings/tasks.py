@@ -28,8 +28,8 @@ from app.embeddings.texts import REDACTED_CHARACTERS, text_hash, truncated, unit
 from app.errors import AppError
 from app.jobs.queue import NewJob, enqueue_all
 from app.jobs.registry import Job, JobContext, Postponed, Registry
-from app.providers.base import AnswerUnusable, InputRefused, ProviderError
-from app.providers.http import REFUSED_INPUT
+from app.providers.base import InputRefused, ProviderError, UnusableResponse
+from app.providers.http import REJECTED_INPUT
 from app.telemetry.metrics import EMBEDDING_FAILURES
 
 # A fact believed no more than this has no vector.
@@ -259,7 +259,7 @@ async def _embed(guarded: GuardedEmbedder, units: list[Unit], outcome: Outcome) 
     try:
         vectors = await guarded.embed([unit.text or "" for unit in units])
         outcome.vectors += zip(units, vectors, strict=True)
-    except (InputRefused, AnswerUnusable) as problem:
+    except (InputRefused, UnusableResponse) as problem:
         if len(units) == 1:
             await _embed_less(guarded, units[0], outcome, problem)
             return
@@ -274,14 +274,14 @@ async def _embed(guarded: GuardedEmbedder, units: list[Unit], outcome: Outcome) 
 async def _embed_less(guarded: GuardedEmbedder, unit: Unit, outcome: Outcome, problem: ProviderError) -> None:
     """Asks for the beginning of a text, since one that is refused is mostly too long; puts the unit off at last."""
     text = unit.text or ""
-    for share in SHARES if problem.details.get("status") in REFUSED_INPUT else ():
+    for share in SHARES if problem.details.get("status") in REJECTED_INPUT else ():
         if len(text) * share < LEAST_CHARACTERS or not guarded.permit(1):
             break
         try:
             vectors = await guarded.embed([truncated(text, characters=int(len(text) * share))])
         except InputRefused as again:
             problem = again
-        except AnswerUnusable as again:
+        except UnusableResponse as again:
             problem = again
             break
         except ProviderError as down:

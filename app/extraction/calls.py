@@ -14,7 +14,7 @@ from app.extraction import queries
 from app.extraction.completions import parse_object
 from app.extraction.models import GuardedModel
 from app.jobs.registry import PermanentFailure, Postponed
-from app.providers.base import AnswerUnusable, Completion, InputRefused, Message, ProviderError, Usage
+from app.providers.base import Completion, InputRefused, Message, ProviderError, UnusableResponse, Usage
 from app.telemetry.metrics import LLM_CALLS, LLM_SECONDS, LLM_TOKENS
 from app.tenancy.settings import PipelineSettings
 
@@ -77,7 +77,7 @@ class ModelCalls:
         except ProviderError as problem:
             breaker.failed(problem)
             # An unusable completion costs tokens; an unreachable server does not.
-            tokens = _estimate_tokens(messages) if isinstance(problem, AnswerUnusable) else 0
+            tokens = _estimate_tokens(messages) if isinstance(problem, UnusableResponse) else 0
             await self._record(purpose, Usage(input_tokens=tokens), started, outcome="failed")
             raise _with_response(problem) from problem
         except BaseException:
@@ -91,7 +91,7 @@ class ModelCalls:
     def _check_usable(self, completion: Completion) -> None:
         cut_off = completion.truncated and parse_object(completion.text)[0] is None
         if cut_off or not completion.text.strip():
-            raise AnswerUnusable(f"{self.model_name} returned an empty completion, or one cut off before any answer.")
+            raise UnusableResponse(f"{self.model_name} returned an empty completion, or one cut off before any answer.")
 
     def _check_budget(self) -> None:
         budget = self._settings.extraction_token_budget

@@ -58,7 +58,7 @@ async def run_link(job: Job, source: SourceNote, planned: LinkJob, *, job_id: st
         pass
     except Exception as problem:  # noqa: BLE001 - the extraction itself is committed, and the queue retries this
         log.warning("graph_link_failed", job_id=job_id, **describe_failure(problem))
-        await link_job.give_back(problem, seconds=retry_seconds)
+        await link_job.return_to_queue(problem, seconds=retry_seconds)
 
 
 async def _write_facts(job: Job, source: SourceNote) -> None:

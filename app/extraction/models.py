@@ -12,7 +12,7 @@ from app.tenancy.settings import PipelineSettings
 
 MAX_MODELS = 256
 # A failed call costs a job an attempt. When a model is down, the breaker postpones the other jobs without that.
-POLICY = BreakerPolicy(probe_seconds=30.0, downs_in_a_row=20, min_attempts=60)
+POLICY = BreakerPolicy(probe_seconds=30.0, consecutive_downs=20, min_attempts=60)
 
 Build = Callable[[ModelSpec], Completer]
 

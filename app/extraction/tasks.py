@@ -203,7 +203,7 @@ async def _write(
 async def _skip(job: Job, reason: str) -> None:
     """Complete a job that has nothing to do, and settle the status of its note, even of one that is hidden."""
     async with job.finishing() as session:
-        await job.settle(session, "cancelled")
+        await job.update_subject(session, "cancelled")
         job.result = {"skipped": reason}
 
 

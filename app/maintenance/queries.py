@@ -18,6 +18,13 @@ PURGE_NOTES = "SELECT * FROM purge_notes(%(before)s, %(limit)s)"
 PURGE_HISTORY = "SELECT purge_history(%(before)s, %(limit)s) AS history"
 PURGE_RECORDS = "SELECT purge_records(%(what)s, %(before)s, %(limit)s) AS gone"
 
+# Responses stored for an Idempotency-Key whose time is over.
+DELETE_EXPIRED_RESPONSES = text("DELETE FROM idempotency_keys k WHERE k.tenant_id = :tenant AND k.expires_at <= :now")
+# Rate windows whose newest slot is older than this one.
+DELETE_IDLE_WINDOWS = text("""
+    DELETE FROM rate_windows w
+    WHERE w.tenant_id = :tenant AND coalesce(w.slots[cardinality(w.slots)], 0) < :before""")
+
 # The repairs.
 REQUEUE_DEAD = "SELECT requeue_dead(%(limit)s) AS affected"
 RELEASE_LEASES = "SELECT release_leases(%(limit)s) AS affected"

@@ -1,5 +1,6 @@
 """The jobs of maintenance: retention of a tenant, and the maintenance cycle of a project."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -9,9 +10,9 @@ from app.db.database import Database, Row
 from app.db.scope import Scope
 from app.errors import Conflict, RateLimited
 from app.jobs.registry import Job, JobContext, Registry
-from app.jobs.tasks import maintain
 from app.maintenance import queries, repairs
 from app.maintenance.diagnostics import diagnose
+from app.maintenance.expiry import clear_expired
 from app.maintenance.retention import sweep
 from app.maintenance.schemas import Action, Diagnostics
 from app.recall.tasks import clear_traces
@@ -124,7 +125,8 @@ async def _mark_healthy(db: Database, who: Scope) -> None:
 async def clear_expired_rows(job: Job) -> None:
     """Remove a tenant's expired recall traces, stored responses and idle rate windows."""
     await clear_traces(job)
-    await maintain(job)
+    async with job.finishing() as session:
+        await clear_expired(session, tenant_id=job.scope.tenant_id, now=datetime.now(UTC))
 
 
 def register_jobs(registry: Registry, _: JobContext) -> None:

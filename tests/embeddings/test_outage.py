@@ -276,7 +276,7 @@ class Clock:
 
 async def test_at_emb_5_the_breaker_opens_probes_and_closes() -> None:
     clock, fake = Clock(), FakeEmbedder(64, max_batch=1000)
-    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(downs_in_a_row=1000), clock=clock)
+    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(consecutive_downs=1000), clock=clock)
 
     async def ask(count: int) -> bool:
         assert guarded.permit(count) == count

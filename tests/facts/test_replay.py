@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.access import AGENT_SCOPES, Principal
-from app.cursors import CursorSigner
 from app.db.database import Database
 from app.errors import Conflict
 from app.facts import queries, reads, retractions, writes
@@ -32,7 +31,7 @@ from app.facts.schemas import (
 )
 from app.notes import service as notes
 from app.notes.schemas import NoteCreate
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.read_context import ReadContext
 from app.web.idempotency import Once
 from tests.conftest import TestDatabase

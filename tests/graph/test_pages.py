@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from app.access import Principal
-from app.cursors import TTL_SECONDS, CursorSigner
 from app.graph.walking import Walk
-from app.paging import Page
+from app.paging import CURSOR_TTL_SECONDS, CursorSigner, Page
 from tests.conftest import Tenancy
 from tests.erasure.shared import tombstone
 from tests.facts.shared import error
@@ -153,13 +152,13 @@ class PastSigner(CursorSigner):
     def sign(self, position: list[Any], *, binding: str, now: float | None = None) -> str:
         import time
 
-        return super().sign(position, binding=binding, now=time.time() - TTL_SECONDS - 1)
+        return super().sign(position, binding=binding, now=time.time() - CURSOR_TTL_SECONDS - 1)
 
 
 def test_20_1_6_a_cursor_expires_after_300_seconds(
     graph: Graph, robin: httpx.Client, superuser: Superuser, keys: dict[str, str]
 ) -> None:
-    assert TTL_SECONDS == 300
+    assert CURSOR_TTL_SECONDS == 300
     row = superuser.execute("SELECT secret FROM service_secrets WHERE name = 'cursor'").fetchone()
     assert row is not None
     asked = Walk(

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from app.access import Principal
-from app.cursors import CursorSigner
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.tenancy.schemas import RateLimits
 from tests.conftest import PLATFORM_KEY, Tenancy, TestDatabase
 from tests.long import ALL_HEALTH_CHECKS, sized

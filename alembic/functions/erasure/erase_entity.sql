@@ -73,9 +73,9 @@ BEGIN
     END IF;
     PERFORM link_holds(v_tenant, v_project);
     SELECT d.facts, d.notes INTO v_facts, v_notes
-    FROM find_doomed(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
+    FROM find_covered(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes) d;
     SELECT d.objects, d.relationships INTO v_objects, v_edges
-    FROM doomed_objects(v_tenant, v_tombstone.entity_id, v_tombstone.scopes) d;
+    FROM find_covered_objects(v_tenant, v_tombstone.entity_id, v_tombstone.scopes) d;
     IF coalesce(find_hold(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, v_facts, v_notes),
                 find_object_hold(v_tenant, v_objects, v_edges)) IS NOT NULL THEN
         RETURN QUERY SELECT 'legal_hold', NULL::jsonb;
@@ -131,9 +131,9 @@ BEGIN
     -- 2. What was kept of it elsewhere: by id anywhere, by name in its own project.
     UPDATE idempotency_keys k SET status = 404, body = v_gone
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.body IS NOT NULL
-      AND (names_any(encode(k.body, 'escape'), v_ids || v_documents)
+      AND (contains_ids(encode(k.body, 'escape'), v_ids || v_documents)
            OR (v_tombstone.named AND right(k.path, length(v_project) + 1) = ' ' || v_project
-               AND says(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
+               AND json_matches(convert_from(k.body, 'UTF8')::jsonb, v_pattern)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('idempotency_keys', v_count);
     -- A note that stays although its job goes waits no longer.
@@ -143,11 +143,11 @@ BEGIN
         SELECT FROM jobs j
         WHERE j.tenant_id = v_tenant AND j.kind = 'extract' AND j.status IN ('pending', 'leased')
           AND j.dedupe_key = n.note_id::text
-          AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+          AND (contains_ids(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
                OR (v_tombstone.named AND fold_name(j.last_error) ~ v_pattern)));
     UPDATE jobs j
     SET payload = '{}', last_error = NULL, result = NULL,
-        dedupe_key = CASE WHEN NOT names_any(j.dedupe_key, v_ids) THEN j.dedupe_key END,
+        dedupe_key = CASE WHEN NOT contains_ids(j.dedupe_key, v_ids) THEN j.dedupe_key END,
         -- What a worker holds of it in its hands must not be written after this.
         status = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
                       THEN 'cancelled' ELSE j.status END,
@@ -156,13 +156,13 @@ BEGIN
         finished_at = CASE WHEN j.status = 'pending' OR (j.status = 'leased' AND j.kind IN ('extract', 'graph_link'))
                            THEN v_now ELSE j.finished_at END
     WHERE j.tenant_id = v_tenant AND j.job_id <> p_job
-      AND (names_any(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
+      AND (contains_ids(concat_ws(' ', j.payload, j.result, j.last_error), v_ids)
            OR (v_tombstone.named AND j.project_id = v_project
-               AND (says(j.payload, v_pattern) OR says(j.result, v_pattern)
+               AND (json_matches(j.payload, v_pattern) OR json_matches(j.result, v_pattern)
                     OR fold_name(j.last_error) ~ v_pattern))
            -- What is still to be done is not stopped by a mere value.
            OR (j.status NOT IN ('pending', 'leased') AND j.project_id = v_project
-               AND (says(j.payload, v_values) OR says(j.result, v_values)
+               AND (json_matches(j.payload, v_values) OR json_matches(j.result, v_values)
                     OR fold_name(j.last_error) ~ v_values)));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('jobs', v_count);
@@ -208,9 +208,9 @@ BEGIN
     -- What was once proposed about notes that stay.
     UPDATE memory_history h SET proposal = NULL
     WHERE h.tenant_id = v_tenant AND h.proposal IS NOT NULL AND h.note_id <> ALL (v_notes)
-      AND (names_any(h.proposal::text, v_ids)
+      AND (contains_ids(h.proposal::text, v_ids)
            OR (h.project_id = v_project AND h.suppression <> 2
-               AND ((v_tombstone.named AND says(h.proposal, v_pattern)) OR says(h.proposal, v_values))));
+               AND ((v_tombstone.named AND json_matches(h.proposal, v_pattern)) OR json_matches(h.proposal, v_values))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('proposals', v_count);
 
@@ -218,9 +218,9 @@ BEGIN
     -- too short for a pattern, one that asks for the entity itself.
     DELETE FROM recall_traces r
     WHERE r.tenant_id = v_tenant
-      AND (names_any(concat_ws(' ', r.request, r.context, r.results), v_ids)
+      AND (contains_ids(concat_ws(' ', r.request, r.context, r.results), v_ids)
            OR (r.project_id = v_project
-               AND (says(r.request, v_pattern) OR says(r.request, v_values)
+               AND (json_matches(r.request, v_pattern) OR json_matches(r.request, v_values)
                     OR btrim(fold_name(r.request ->> 'entity'), E' \t\n\r\u00A0') = ANY (v_names)
                     OR btrim(fold_name(r.request ->> 'entity_uri'), E' \t\n\r\u00A0') = ANY (v_names))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -306,7 +306,7 @@ BEGIN
         WHERE e.tenant_id = v_tenant AND e.merged_into = v_tombstone.entity_id;
         DELETE FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_tombstone.entity_id;
-        PERFORM settle_documents(v_tenant, v_documents);
+        PERFORM hide_or_restore_documents(v_tenant, v_documents);
         v_counts := v_counts || jsonb_build_object('graph_entities', cardinality(v_entities));
         -- All that was said of it when it was hidden, now or earlier.
         UPDATE tombstone_revocations r SET reason = '' FROM tombstones t
@@ -321,8 +321,8 @@ BEGIN
         UPDATE tombstones t SET erased_at = v_now WHERE t.tenant_id = v_tenant AND t.tombstone_id = p_tombstone;
         DELETE FROM document_entity_mentions m
         WHERE m.tenant_id = v_tenant AND m.entity_id = v_tombstone.entity_id AND m.document_id = ANY (v_documents);
-        PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
-        PERFORM settle_documents(v_tenant, v_documents);
+        PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+        PERFORM hide_or_restore_documents(v_tenant, v_documents);
     END IF;
     v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_words(v_tenant, v_project));
 

@@ -52,13 +52,13 @@ BEGIN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
                     'AND fold_name(spelled_bytes(x.%2$I)) ~ $3'
                 WHEN kind = 'id' THEN
-                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND names_any(x.%2$I::text, $2)'
+                    'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND contains_ids(x.%2$I::text, $2)'
                 -- By its values where JSON spells them otherwise than they are.
                 WHEN v_column.type IN ('json', 'jsonb') THEN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND (fold_name(x.%2$I::text) ~ $3 '
-                    'OR (position(''\'' IN x.%2$I::text) > 0 AND says(x.%2$I::jsonb, $3))'
+                    'OR (position(''\'' IN x.%2$I::text) > 0 AND json_matches(x.%2$I::jsonb, $3))'
                     || CASE WHEN kind = 'name' AND NOT v_ours AND v_column.table_name <> 'audit_log'
-                       THEN ' OR names_any(x.%2$I::text, $2))' ELSE ')' END
+                       THEN ' OR contains_ids(x.%2$I::text, $2))' ELSE ')' END
                 ELSE
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 '
                     'AND fold_name(x.%2$I::text) ~ $3'

@@ -63,9 +63,9 @@ BEGIN
     IF p_erase THEN
         PERFORM link_holds(v_tenant, v_project);
         SELECT d.facts, d.notes INTO v_facts, v_notes
-        FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+        FROM find_covered(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
         SELECT d.objects, d.relationships INTO v_objects, v_edges
-        FROM doomed_objects(v_tenant, v_entity.entity_id, p_scopes) d;
+        FROM find_covered_objects(v_tenant, v_entity.entity_id, p_scopes) d;
         v_other := coalesce(find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes),
                             find_object_hold(v_tenant, v_objects, v_edges));
         IF v_other IS NOT NULL THEN
@@ -80,20 +80,20 @@ BEGIN
         legal_hold, erase, erase_at, named)
     VALUES (v_tenant, p_id, v_project, v_entity.entity_id, v_entity.canonical, p_scopes, p_reason, v_agent, p_key,
             v_now, p_hold, p_erase, p_erase_at, p_named);
-    PERFORM settle_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
+    PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
     SELECT d.facts, d.notes INTO v_facts, v_notes
-    FROM find_doomed(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
+    FROM find_covered(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
     v_documents := ARRAY(
         SELECT m.document_id FROM document_entity_mentions m
         WHERE m.tenant_id = v_tenant AND m.entity_id = v_entity.entity_id
         UNION
         SELECT x.document_id FROM document_notes x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes));
     SELECT d.objects, d.relationships INTO v_objects, v_edges
-    FROM doomed_objects(v_tenant, v_entity.entity_id, p_scopes) d;
+    FROM find_covered_objects(v_tenant, v_entity.entity_id, p_scopes) d;
     -- Answers that were kept for those who ask again must not show it either.
     DELETE FROM idempotency_keys k
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents|graph)'
-      AND names_any(encode(k.body, 'escape'),
+      AND contains_ids(encode(k.body, 'escape'),
                     v_notes || v_facts || v_documents || v_objects || v_edges || v_entity.entity_id);
     PERFORM recount_words(v_tenant, v_project);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(

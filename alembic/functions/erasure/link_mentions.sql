@@ -22,7 +22,7 @@ BEGIN
                       WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
                         AND (fold_name(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before))
                              ~ v_pattern
-                            OR says(h.before, v_pattern))))
+                            OR json_matches(h.before, v_pattern))))
     ON CONFLICT DO NOTHING;
     WITH RECURSIVE derived AS (
         SELECT n.note_id FROM note_entity_mentions m
@@ -70,7 +70,7 @@ BEGIN
         WHERE fold_name(x.said) ~ v_pattern
            -- In keys, addresses and names of types the words of a name are joined by something.
            OR fold_name(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g')) ~ v_pattern
-           OR (position('\' IN x.said) > 0 AND (says(x.properties, v_pattern) OR says(x.evidence, v_pattern)))
+           OR (position('\' IN x.said) > 0 AND (json_matches(x.properties, v_pattern) OR json_matches(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;
 END

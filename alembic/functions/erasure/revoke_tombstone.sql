@@ -64,10 +64,10 @@ BEGIN
             RETURNING m.canonical_id
         ) SELECT array_agg(g.canonical_id) INTO v_objects FROM gone g;
     END IF;
-    PERFORM settle_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
-    PERFORM settle_facts(v_tenant, v_project, v_agent, v_facts);
-    PERFORM settle_notes(v_tenant, v_agent, v_notes);
-    PERFORM settle_documents(v_tenant, v_documents);
+    PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
+    PERFORM hide_or_restore_facts(v_tenant, v_project, v_agent, v_facts);
+    PERFORM hide_or_restore_notes(v_tenant, v_agent, v_notes);
+    PERFORM hide_or_restore_documents(v_tenant, v_documents);
     PERFORM settle_objects(v_tenant, v_objects);
     PERFORM recount_words(v_tenant, v_project);
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(

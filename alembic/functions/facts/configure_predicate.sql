@@ -66,7 +66,7 @@ BEGIN
             RETURN;
         END IF;
         IF v_timelines > 0 THEN
-            PERFORM settle_timelines(v_tenant, v_agent, p_predicate, v_now);
+            PERFORM order_timelines(v_tenant, v_agent, p_predicate, v_now);
         END IF;
         UPDATE graph_facts f SET single_valued = true
         WHERE f.tenant_id = v_tenant AND f.predicate_id = p_predicate AND f.valid_to IS NULL

@@ -63,12 +63,12 @@ BEGIN
         -- Open again, it enters the index that keeps a single-valued predicate single.
         UPDATE graph_facts f SET single_valued = v_single
         WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact AND f.single_valued <> v_single;
-        PERFORM move_ends(v_tenant, v_project, ARRAY[p_fact], ARRAY[coalesce(p_valid_to, 'infinity')],
+        PERFORM set_ends(v_tenant, v_project, ARRAY[p_fact], ARRAY[coalesce(p_valid_to, 'infinity')],
                           ARRAY[v_now]);
         PERFORM record_event('fact_write', p_key, jsonb_build_object(
             'action', 'end', 'fact_ids', jsonb_build_array(p_fact)));
         IF v_pending THEN
-            PERFORM note_conflicts(v_tenant, v_project, ARRAY[p_fact], ARRAY[v_now]);
+            PERFORM record_conflicts(v_tenant, v_project, ARRAY[p_fact], ARRAY[v_now]);
         END IF;
     END IF;
     RETURN QUERY SELECT NULL::text, v_bound;

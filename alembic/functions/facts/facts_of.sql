@@ -34,7 +34,7 @@ BEGIN
             '    SELECT f.fact_id FROM (%s) f ORDER BY ('
             '        SELECT coalesce(sum(t.idf), 0) FROM unnest($10, $11) t(term, idf) '
             '        WHERE t.term = ANY (tsvector_to_array(f.terms))) DESC, f.created_at DESC, f.fact_id OFFSET 0) b '
-            'WHERE $12 OR NOT fact_outdone($1, b.fact_id, $5, $6, $8, $9) LIMIT 2000)', v_all)
+            'WHERE $12 OR NOT is_overruled($1, b.fact_id, $5, $6, $8, $9) LIMIT 2000)', v_all)
         INTO v_best USING p_tenant, p_project, p_entity, p_relations, p_valid, p_known, p_scope, p_confidence, p_trust,
                           p_terms, p_idf, p_contradicted;
     END IF;

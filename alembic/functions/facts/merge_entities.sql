@@ -60,7 +60,7 @@ BEGIN
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.object_entity_id IN (p_from, p_into))
     ORDER BY e.entity_id FOR NO KEY UPDATE;
     v_now := clock_timestamp();
-    v_folded := fold_beliefs(v_tenant, v_project, v_agent, ARRAY(
+    v_folded := merge_duplicates(v_tenant, v_project, v_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
           AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
@@ -89,7 +89,7 @@ BEGIN
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project
       AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
     -- Values in words that stood on two entities, or were lengthened, may contradict others now.
-    PERFORM note_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
+    PERFORM record_conflicts(v_tenant, v_project, v_words, array_fill(v_now, ARRAY[cardinality(v_words)]));
     UPDATE entity_edges x
     SET subject_entity_id = CASE x.subject_entity_id WHEN p_from THEN p_into ELSE x.subject_entity_id END,
         object_entity_id = CASE x.object_entity_id WHEN p_from THEN p_into ELSE x.object_entity_id END
@@ -152,10 +152,10 @@ BEGIN
     -- A tombstone in some scopes goes along: what it hides of one it now hides of both.
     IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id IN (p_from, p_into)) THEN
         UPDATE tombstones t SET entity_id = p_into WHERE t.tenant_id = v_tenant AND t.entity_id = p_from;
-        PERFORM settle_entity(v_tenant, v_project, v_agent, p_into);
+        PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, p_into);
     END IF;
     -- Facts that were moved may be hidden by what they point to; so are the lines this merge wrote about them.
-    PERFORM settle_facts(v_tenant, v_project, v_agent, ARRAY(
+    PERFORM hide_or_restore_facts(v_tenant, v_project, v_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
           AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));

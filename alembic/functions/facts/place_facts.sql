@@ -4,7 +4,7 @@
 -- Where the predicate is single and active (mode 2) all values share one timeline: the value before ends where the new
 -- one starts, the new one ends where the next one starts, an equal start replaces. Where it is pending, a second value
 -- in words (mode 1) is kept and the conflict recorded.
--- What a tombstone hides stands apart: it neither moves nor is moved, until it is restored (see settle_facts).
+-- What a tombstone hides stands apart: it neither moves nor is moved, until it is restored (see hide_or_restore_facts).
 -- Each lookup asks for an order that only one index has, and sorting is off: which index is best cannot be told from
 -- statistics while a table is young, and its plan outlives that.
 -- Runs with the rights of its caller, who is write_facts.
@@ -106,11 +106,11 @@ BEGIN
 
         -- The value before: ended where the new one starts, or taken back where both start at once.
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.other_id IS NOT NULL) THEN
-            PERFORM move_ends(p_tenant, p_project, array_agg(w.other_id), array_agg(d.valid_from),
+            PERFORM set_ends(p_tenant, p_project, array_agg(w.other_id), array_agg(d.valid_from),
                               array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
             WHERE w.other_from < d.valid_from;
-            PERFORM take_back(p_tenant, p_project, p_agent, array_agg(w.other_id), 'corrected', NULL,
+            PERFORM mark_retracted(p_tenant, p_project, p_agent, array_agg(w.other_id), 'corrected', NULL,
                               array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
             WHERE w.other_from = d.valid_from;
@@ -179,16 +179,16 @@ BEGIN
                 IF NOT FOUND THEN
                     RAISE EXCEPTION 'a fact was taken back while it was confirmed' USING ERRCODE = '40001';
                 END IF;
-                PERFORM weigh_fact(p_tenant, p_project, v_held, v_confidence, v_moment, 1, false);
+                PERFORM set_confidence(p_tenant, p_project, v_held, v_confidence, v_moment, 1, false);
             END LOOP;
-            PERFORM move_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
+            PERFORM set_ends(p_tenant, p_project, array_agg(w.fact_id), array_agg(w.ends), array_agg(d.created_at))
             FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
             WHERE NOT w.is_new AND d.timed AND w.ends > w.held_until;
         END IF;
         IF EXISTS (SELECT FROM unnest(v_steps) w WHERE w.stretches) THEN
             -- The draft reaches over later facts of its belief: each of those lasts until the one after it.
-            PERFORM move_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at)),
-                    note_conflicts(p_tenant, p_project, array_agg(x.fact_id) FILTER (WHERE x.mode = 1),
+            PERFORM set_ends(p_tenant, p_project, array_agg(x.fact_id), array_agg(x.ends), array_agg(x.at)),
+                    record_conflicts(p_tenant, p_project, array_agg(x.fact_id) FILTER (WHERE x.mode = 1),
                                    array_agg(x.at) FILTER (WHERE x.mode = 1))
             FROM (
                 SELECT f.fact_id, f.valid_until, d.mode, d.created_at AS at,
@@ -208,7 +208,7 @@ BEGIN
             ) x WHERE x.ends > x.valid_until;
         END IF;
 
-        PERFORM note_conflicts(p_tenant, p_project, array_agg(w.fact_id), array_agg(d.created_at))
+        PERFORM record_conflicts(p_tenant, p_project, array_agg(w.fact_id), array_agg(d.created_at))
         FROM unnest(v_steps) w JOIN unnest(v_turn) d ON d.idx = w.idx
         WHERE d.mode = 1;
         v_all := v_all || v_steps;

@@ -69,7 +69,7 @@ BEGIN
     DELETE FROM fact_conflicts c
     WHERE c.tenant_id = v_tenant AND v_winner.created_at >= now() AND c.conflict_id <> p_conflict
       AND c.fact_b = p_winner AND c.fact_a = ANY (v_losers);
-    PERFORM weigh_fact(v_tenant, v_project, p_winner, 1.0, v_now, 0, false);
+    PERFORM set_confidence(v_tenant, v_project, p_winner, 1.0, v_now, 0, false);
     INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, kind, created_at)
     SELECT v_tenant, v_project, p_winner, f.fact_hash, 'resolves', v_now
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_losers)
@@ -77,7 +77,7 @@ BEGIN
     UPDATE fact_conflicts c
     SET status = 'resolved', resolved_by = v_agent, resolved_at = v_now, resolution_note = p_note, winner = p_winner
     WHERE c.tenant_id = v_tenant AND c.conflict_id = p_conflict;
-    PERFORM take_back(v_tenant, v_project, v_agent, v_losers, 'resolved', p_note,
+    PERFORM mark_retracted(v_tenant, v_project, v_agent, v_losers, 'resolved', p_note,
                       array_fill(v_now, ARRAY[cardinality(v_losers)]));
     PERFORM record_event('fact_write', p_key, jsonb_build_object(
         'action', 'conflict_resolve', 'conflict_id', p_conflict, 'winner', p_winner, 'retracted', to_jsonb(v_losers)));

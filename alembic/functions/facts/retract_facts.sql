@@ -48,7 +48,7 @@ BEGIN
         RAISE EXCEPTION 'a subject was merged, or a fact hidden, meanwhile' USING ERRCODE = '40001';
     END IF;
     v_now := clock_timestamp();
-    PERFORM take_back(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
+    PERFORM mark_retracted(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
                       array_agg(v_now))
     FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at IS NULL;

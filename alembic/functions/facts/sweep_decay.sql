@@ -72,10 +72,10 @@ BEGIN
             IF v_skipped THEN
                 NULL;
             ELSIF v_due.act = 'retract' THEN
-                PERFORM take_back(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
+                PERFORM mark_retracted(v_tenant, v_project, v_agent, ARRAY[v_due.fact_id], 'decayed', NULL,
                                   ARRAY[clock_timestamp()]);
             ELSE
-                PERFORM weigh_fact(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), 0, true);
+                PERFORM set_confidence(v_tenant, v_project, v_due.fact_id, v_due.fallen, clock_timestamp(), 0, true);
             END IF;
         END IF;
         fact_id := v_due.fact_id;

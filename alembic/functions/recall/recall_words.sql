@@ -36,7 +36,7 @@ BEGIN
                     CASE WHEN p_contradicted THEN p_limit ELSE 4000 END, v_valid, p_known, p_scope, p_confidence,
                     p_trust) m
                 -- One after the other, until there are enough.
-                WHERE p_contradicted OR NOT fact_outdone(p_tenant, m.fact_id, v_valid, p_known, p_confidence, p_trust)
+                WHERE p_contradicted OR NOT is_overruled(p_tenant, m.fact_id, v_valid, p_known, p_confidence, p_trust)
                 LIMIT p_limit);
         ELSE
             IF p_known IS NOT NULL THEN

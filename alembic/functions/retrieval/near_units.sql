@@ -54,7 +54,7 @@ BEGIN
             '      AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,'
             '                      $2, $6, $7) OFFSET 0) h';
         v_enough := ' AND h.sure >= $9 AND h.sure > 0 AND h.sure * h.source_trust >= $10'
-            ' AND ($11 OR NOT fact_outdone($2, e.owner_id, $6, $7, $9, $10))';
+            ' AND ($11 OR NOT is_overruled($2, e.owner_id, $6, $7, $9, $10))';
     ELSIF p_kind = 'note' AND p_known IS NOT NULL THEN
         v_holds := 'CROSS JOIN LATERAL ('
             '    SELECT FROM memory_notes n WHERE n.tenant_id = $2 AND n.note_id = e.owner_id AND n.created_at <= $7'
@@ -95,7 +95,7 @@ BEGIN
                   AND (p_scope IS NULL OR e.scope = p_scope) AND e.owner_kind = 'fact' AND e.model_id = 1
                   AND h.sure >= p_confidence AND h.sure > 0 AND h.sure * h.source_trust >= p_trust
                   AND (p_contradicted
-                       OR NOT fact_outdone(p_tenant, e.owner_id, v_valid, p_known, p_confidence, p_trust))
+                       OR NOT is_overruled(p_tenant, e.owner_id, v_valid, p_known, p_confidence, p_trust))
                 ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
             )
             SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),

@@ -7,12 +7,11 @@ import msgspec
 import structlog
 
 from app.access import Principal, require_project
-from app.cursors import CursorSigner
 from app.db.database import Database, Row
 from app.objects.traversal import queries
 from app.objects.traversal.expanding import Step, roots_not_found
 from app.objects.traversal.schemas import TraverseAsk
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.telemetry.metrics import observe_walk
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()

@@ -1,5 +1,5 @@
 -- Whether a text holds one of these ids, in small letters or capital ones.
-CREATE OR REPLACE FUNCTION names_any(p_text text, p_ids uuid[])
+CREATE OR REPLACE FUNCTION contains_ids(p_text text, p_ids uuid[])
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$

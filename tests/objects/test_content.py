@@ -1,10 +1,10 @@
-"""What of an object is embedded."""
+"""Which text of an object is embedded."""
 
 from typing import Any
 
 import pytest
 
-from app.objects.drafts import embed_text
+from app.objects.content import embed_text
 
 
 def embedded(properties: dict[str, Any], paths: list[str] | None = None) -> list[str]:

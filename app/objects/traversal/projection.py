@@ -1,4 +1,4 @@
-"""Which fields of objects and relationships are returned: those named, from a list, and paths into properties."""
+"""The fields of objects and relationships to return: columns from a list, and paths into the properties."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn, cast
@@ -20,7 +20,7 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
         "type", "weight", "role_src", "role_dst", "valid_from", "valid_to", "created_at", "evidence", "version",
     ),
 }  # fmt: skip
-# What is always there, and may be named too.
+# Always returned, and may be named too.
 ALWAYS: dict[Kind, frozenset[str]] = {
     "object": frozenset({"id", "depth"}),
     "edge": frozenset({"id", "src", "dst"}),
@@ -29,12 +29,12 @@ DEFAULTS: dict[Kind, tuple[str, ...]] = {
     "object": ("version", "type", "key", "title", "status", "labels"),
     "edge": ("type", "weight"),
 }
-# What a walk holds of an edge anyway; anything else has to be read.
-WALKED = frozenset({"type", "weight"})
+# Columns of an edge that the walk has read already; all others are read from the table.
+WALK_COLUMNS = frozenset({"type", "weight"})
 
 
 def read_include(paths: Sequence[str] | None, kind: Kind) -> dict[str, Any]:
-    """What the database is to write of each; 400 include_not_allowed names what is on no list."""
+    """Return the projection for the SQL function; raise BadRequest for a field that cannot be returned."""
     if paths is None:
         return {"fields": DEFAULTS[kind]}
     fields: set[str] = set()
@@ -43,7 +43,7 @@ def read_include(paths: Sequence[str] | None, kind: Kind) -> dict[str, Any]:
         where = f"include.{kind}[{number}]"
         first, *rest = _tokens(path, where)
         if first == "properties":
-            properties = _grown(properties, rest)
+            properties = _add_path(properties, rest)
         elif rest or (first not in FIELDS[kind] and first not in ALWAYS[kind]):
             _refuse(where, f"one of {', '.join(FIELDS[kind])}, properties, or a path such as properties.name")
         else:
@@ -51,7 +51,7 @@ def read_include(paths: Sequence[str] | None, kind: Kind) -> dict[str, Any]:
     made: dict[str, Any] = {"fields": [field for field in FIELDS[kind] if field in fields]}
     if properties:
         made["properties"] = properties
-    if kind == "edge" and (properties or not fields <= WALKED | ALWAYS[kind]):
+    if kind == "edge" and (properties or not fields <= WALK_COLUMNS | ALWAYS[kind]):
         made["stored"] = True
     return made
 
@@ -66,12 +66,12 @@ def _tokens(path: str, where: str) -> tuple[str, ...]:
     return tokens
 
 
-def _grown(tree: dict[str, Any] | bool, tokens: list[str]) -> dict[str, Any] | bool:
-    """The tree with one more path; what lies within something that is wanted whole adds nothing."""
+def _add_path(tree: dict[str, Any] | bool, tokens: list[str]) -> dict[str, Any] | bool:
+    """Return the tree of paths with one more; True stands for a whole value, to which deeper paths add nothing."""
     if tree is True or not tokens:
         return True
     members = cast(dict[str, Any], tree)
-    return {**members, tokens[0]: _grown(members.get(tokens[0], {}), tokens[1:])}
+    return {**members, tokens[0]: _add_path(members.get(tokens[0], {}), tokens[1:])}
 
 
 def _refuse(where: str, expected: str) -> NoReturn:

@@ -1,5 +1,5 @@
 -- Gives a fact and its edge another confidence, and more mentions, and logs what it had. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION weigh_fact(
+CREATE OR REPLACE FUNCTION set_confidence(
     p_tenant text, p_project text, p_fact uuid, p_confidence double precision, p_moment timestamptz, p_mentions int,
     p_decayed boolean)
 RETURNS void

@@ -3,7 +3,7 @@
 -- meanwhile: the newer one goes, recoverable like any deleted note, with its line of history, and what
 -- cited it cites the older one too.
 -- Runs with the rights of its caller, who holds the entity.
-CREATE OR REPLACE FUNCTION settle_notes(p_tenant text, p_agent text, p_notes uuid[])
+CREATE OR REPLACE FUNCTION hide_or_restore_notes(p_tenant text, p_agent text, p_notes uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
@@ -95,7 +95,7 @@ BEGIN
       AND a.tenant_id = p_tenant AND a.note_id = x.note_id
       AND b.tenant_id = p_tenant AND b.note_id = x.target_note_id
       AND x.suppression <> stricter_level(a.suppression, b.suppression);
-    PERFORM settle_documents(p_tenant, ARRAY(
+    PERFORM hide_or_restore_documents(p_tenant, ARRAY(
         SELECT DISTINCT x.document_id FROM document_notes x
         WHERE x.tenant_id = p_tenant AND x.note_id = ANY (p_notes)));
 END

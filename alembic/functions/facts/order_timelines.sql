@@ -1,6 +1,6 @@
 -- Puts all timelines of one predicate in order: each value ends where the next one starts; of those that start at the
 -- same moment the one written last stays. What is hidden is left alone. Runs with the rights of its caller, who holds the predicate's row.
-CREATE OR REPLACE FUNCTION settle_timelines(p_tenant text, p_agent text, p_predicate uuid, p_now timestamptz)
+CREATE OR REPLACE FUNCTION order_timelines(p_tenant text, p_agent text, p_predicate uuid, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -26,8 +26,8 @@ BEGIN
                array_agg(p_now) FILTER (WHERE l.valid_from < l.next_from) AS ended_at
         FROM live l WHERE l.valid_until > l.next_from GROUP BY l.project_id
     LOOP
-        PERFORM move_ends(p_tenant, v_place.project_id, v_place.ended, v_place.ended_to, v_place.ended_at);
-        PERFORM take_back(p_tenant, v_place.project_id, p_agent, v_place.replaced, 'corrected', NULL,
+        PERFORM set_ends(p_tenant, v_place.project_id, v_place.ended, v_place.ended_to, v_place.ended_at);
+        PERFORM mark_retracted(p_tenant, v_place.project_id, p_agent, v_place.replaced, 'corrected', NULL,
                           v_place.replaced_at);
         INSERT INTO graph_fact_supersessions (
             tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)

@@ -1,6 +1,6 @@
 -- Whether a fact is contradicted, in a conflict that is open, by one that is preferred to it: surer, or as sure and later;
 -- among those that stand at the two times and are sure and trusted enough. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION fact_outdone(
+CREATE OR REPLACE FUNCTION is_overruled(
     p_tenant text, p_fact uuid, p_valid timestamptz, p_known timestamptz, p_confidence double precision,
     p_trust double precision)
 RETURNS boolean

@@ -1,6 +1,6 @@
 -- Puts what is hidden of these documents in step: each is as hidden as the strictest of its chunks and of the entities
 -- that it names itself; its links are as hidden as it or their note. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION settle_documents(p_tenant text, p_documents uuid[])
+CREATE OR REPLACE FUNCTION hide_or_restore_documents(p_tenant text, p_documents uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan

@@ -1,5 +1,5 @@
 -- Whether a value somewhere within a JSON document fits a pattern; what its fields are called does not count.
-CREATE OR REPLACE FUNCTION says(p_json jsonb, p_pattern text)
+CREATE OR REPLACE FUNCTION json_matches(p_json jsonb, p_pattern text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$

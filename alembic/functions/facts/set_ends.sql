@@ -1,6 +1,6 @@
 -- Sets the ends of facts ('infinity': open again) and of their edges, and logs what each end was before.
 -- Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION move_ends(
+CREATE OR REPLACE FUNCTION set_ends(
     p_tenant text, p_project text, p_facts uuid[], p_ends timestamptz[], p_moments timestamptz[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE

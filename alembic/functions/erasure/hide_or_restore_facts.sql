@@ -1,7 +1,7 @@
 -- Puts what is hidden of these facts in step with the tombstones of the entities they speak of: the facts, their edges,
 -- and every row that hangs on them. What comes back takes its place among what was written meanwhile, as if all had been
 -- written in the order of their starts. Runs with the rights of its caller, who holds the entity.
-CREATE OR REPLACE FUNCTION settle_facts(p_tenant text, p_project text, p_agent text, p_facts uuid[])
+CREATE OR REPLACE FUNCTION hide_or_restore_facts(p_tenant text, p_project text, p_agent text, p_facts uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
@@ -54,7 +54,7 @@ BEGIN
                 AND x.scope = f.scope AND x.owner_key = f.owner_key AND x.retracted_at IS NULL
                 AND (x.suppression = 0 OR x.fact_id = ANY (v_restored))
             WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored));
-        PERFORM fold_beliefs(p_tenant, p_project, p_agent, v_touched, NULL, NULL, v_now);
+        PERFORM merge_duplicates(p_tenant, p_project, p_agent, v_touched, NULL, NULL, v_now);
         INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
         SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, v.created_at
         FROM graph_facts f
@@ -72,7 +72,7 @@ BEGIN
     PERFORM drop_cards(p_tenant, cards_telling(p_tenant, p_project, v_changed));
     -- Values that were written while they were hidden may contradict others now.
     IF cardinality(v_restored) > 0 THEN
-        PERFORM note_conflicts(p_tenant, p_project, array_agg(f.fact_id), array_agg(v_now))
+        PERFORM record_conflicts(p_tenant, p_project, array_agg(f.fact_id), array_agg(v_now))
         FROM graph_facts f
         JOIN graph_predicates p ON p.tenant_id = p_tenant AND p.predicate_id = f.predicate_id AND p.status = 'pending'
         WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_restored) AND f.retracted_at IS NULL

@@ -1,6 +1,6 @@
 -- Takes facts back: confidence 0 and the moment on fact and edge, and a record of what stood there.
 -- What was in conflict with them no longer is. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION take_back(
+CREATE OR REPLACE FUNCTION mark_retracted(
     p_tenant text, p_project text, p_agent text, p_facts uuid[], p_kind text, p_reason text,
     p_moments timestamptz[])
 RETURNS void

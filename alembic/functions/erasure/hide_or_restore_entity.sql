@@ -2,7 +2,7 @@
 -- it or points to it, the notes that mention it, the documents that name it and the objects that are bound to it or name it. What stands
 -- is computed anew from all tombstones there are, so that revoking one restores exactly what no other one hides.
 -- Runs with the rights of its caller, who holds the entity.
-CREATE OR REPLACE FUNCTION settle_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
+CREATE OR REPLACE FUNCTION hide_or_restore_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
@@ -32,7 +32,7 @@ BEGIN
         SELECT m.entity_id FROM graph_entities m WHERE m.tenant_id = p_tenant AND m.merged_into = p_entity);
     UPDATE graph_entity_aliases a SET suppression = v_level
     WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity AND a.suppression <> v_level;
-    PERFORM settle_facts(p_tenant, p_project, p_agent, ARRAY(
+    PERFORM hide_or_restore_facts(p_tenant, p_project, p_agent, ARRAY(
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.subject_entity_id = p_entity
         UNION
@@ -40,9 +40,9 @@ BEGIN
         WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND f.object_entity_id = p_entity
         UNION
         SELECT m.fact_id FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
-    PERFORM settle_notes(p_tenant, p_agent, ARRAY(
+    PERFORM hide_or_restore_notes(p_tenant, p_agent, ARRAY(
         SELECT m.note_id FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
-    PERFORM settle_documents(p_tenant, ARRAY(
+    PERFORM hide_or_restore_documents(p_tenant, ARRAY(
         SELECT m.document_id FROM document_entity_mentions m
         WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
     PERFORM settle_objects(p_tenant, ARRAY(

@@ -1,7 +1,7 @@
 -- Folds those of these facts that say the same of overlapping times, and puts their timelines in order, as if p_from were
 -- p_into already: before two entities become one, or before what was hidden comes back (then both are NULL).
 -- Answers how many facts were folded. Runs with the rights of its caller, who holds the locks.
-CREATE OR REPLACE FUNCTION fold_beliefs(
+CREATE OR REPLACE FUNCTION merge_duplicates(
     p_tenant text, p_project text, p_agent text, p_facts uuid[], p_from uuid, p_into uuid,
     p_now timestamptz)
 RETURNS bigint
@@ -41,11 +41,11 @@ BEGIN
                 SELECT p_tenant, p_project, make_id(), v_held, v.note_id, v.created_at, v.suppression
                 FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.fact_id = v_fact.fact_id
                 ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-                PERFORM weigh_fact(p_tenant, p_project, v_held,
+                PERFORM set_confidence(p_tenant, p_project, v_held,
                                    least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
                                             / (f.mentions + v_fact.mentions)), p_now, v_fact.mentions, false)
                 FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
-                PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
+                PERFORM mark_retracted(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
                 INSERT INTO graph_fact_supersessions (
                     tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
                 VALUES (p_tenant, p_project, make_id(), v_fact.fact_id, v_held, NULL, v_fact.valid_from, p_now)
@@ -54,7 +54,7 @@ BEGIN
             END IF;
             IF v_fact.one_value AND v_until > v_fact.valid_from THEN
                 IF v_from = v_fact.valid_from THEN
-                    PERFORM take_back(p_tenant, p_project, p_agent, ARRAY[v_held], 'corrected', NULL,
+                    PERFORM mark_retracted(p_tenant, p_project, p_agent, ARRAY[v_held], 'corrected', NULL,
                                       ARRAY[p_now]);
                     v_until := v_was;
                 ELSE
@@ -67,7 +67,7 @@ BEGIN
             END IF;
         END IF;
         IF v_until <> v_was THEN
-            PERFORM move_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
+            PERFORM set_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
         END IF;
         v_line := v_fact.line;
         v_held := v_fact.fact_id;
@@ -77,7 +77,7 @@ BEGIN
         v_until := v_fact.valid_until;
     END LOOP;
     IF v_until <> v_was THEN
-        PERFORM move_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
+        PERFORM set_ends(p_tenant, p_project, ARRAY[v_held], ARRAY[v_until], ARRAY[p_now]);
     END IF;
     RETURN v_folded;
 END

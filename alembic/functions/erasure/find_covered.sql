@@ -1,6 +1,6 @@
 -- What an erasure of an entity in these scopes (NULL: all) destroys: its facts, facts that point to it or name it, notes
 -- that mention it or are evidence of its facts, and notes that were derived from those. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION find_doomed(
+CREATE OR REPLACE FUNCTION find_covered(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], OUT facts uuid[], OUT notes uuid[])
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan
