@@ -15,7 +15,7 @@ from app.db import migrations, releases
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
 from app.db.functions import functions_hash
 from app.db.rls import APP_ROLE
-from app.embeddings.installation import adopt_model
+from app.embeddings.administration import adopt_model
 from app.errors import StartupError
 
 DATABASE = "palimpsest"

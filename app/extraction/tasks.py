@@ -26,8 +26,7 @@ from app.extraction.source_notes import job_principal, read_note, source_note
 from app.extraction.statements import Extraction, Statement
 from app.jobs.registry import Job, JobContext, Postponed, Registry
 from app.notes.derived_notes import LinkJob, SourceNote
-from app.recall.dependencies import QueryVectors
-from app.recall.query_vectors import ModelVectors
+from app.recall.query_vectors import ModelVectors, QueryVectors
 from app.tenancy.settings import PipelineSettings, read_settings
 
 MAX_CANDIDATES = 5

@@ -41,7 +41,7 @@ def add_embedding_commands(commands: Any) -> None:
 
 def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings status`."""
-    from app.embeddings.installation import model_status
+    from app.embeddings.administration import model_status
 
     found = run_as_owner(settings, model_status)
     lines = [
@@ -56,7 +56,7 @@ def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int
 
 def run_add_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings add`."""
-    from app.embeddings.installation import add_model
+    from app.embeddings.administration import add_model
 
     if not 1 <= options.model_version <= MAX_MODEL_VERSION:
         raise BadRequest(f"--model-version: from 1 to {MAX_MODEL_VERSION}.")
@@ -67,7 +67,7 @@ def run_add_model(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_activate_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings activate`."""
-    from app.embeddings.installation import activate_model
+    from app.embeddings.administration import activate_model
 
     named = {"name": options.model, "version": options.model_version, "force": options.force}
     made = run_as_owner(settings, lambda owner: activate_model(owner, **named))
@@ -76,7 +76,7 @@ def run_activate_model(options: argparse.Namespace, settings: Settings) -> int:
 
 def run_drop_model(options: argparse.Namespace, settings: Settings) -> int:
     """`palimpsest embeddings drop`."""
-    from app.embeddings.installation import drop_model
+    from app.embeddings.administration import drop_model
 
     named = {"name": options.model, "version": options.model_version}
     made = run_as_owner(settings, lambda owner: drop_model(owner, **named, say=say))

@@ -1,4 +1,4 @@
-"""The models of the installation, as its operator sees and changes them; tenants have no say in it."""
+"""Administration of embedding models by the operator of the installation."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -24,15 +24,15 @@ from app.errors import BadRequest, Conflict, NotFound, StartupError
 from app.providers.base import ProviderError
 from app.providers.build import DEFAULT_EMBEDDING_MODELS, ModelSpec, build_embedder, parse_model
 
-ENOUGH = 0.95
-DELETED_AT_ONCE = 5000
+MIN_COVERAGE = 0.95
+DELETE_BATCH = 5000
 NONE = "none"
 
 Say = Callable[[str], None]
 
 
 async def model_status(owner: Database) -> list[dict[str, Any]]:
-    """Every model with how much of what there is has a vector of it, over all tenants."""
+    """Return every model with the share of units that have a vector of it, over all tenants."""
     models = await list_models(owner)
     async with owner.system() as session:
         counted = await session.row(queries.COUNT_UNITS, {"least": LEAST_CONFIDENCE})
@@ -61,7 +61,7 @@ def _status(model: ModelRow, units: int, vectors: int, queue: dict[int, dict[str
 
 
 async def add_model(owner: Database, settings: Settings, *, name: str, version: int, say: Say) -> dict[str, Any]:
-    """Registers a model that answers, makes its indexes, and queues all there is; the worker fills it."""
+    """Register a model that responds, create its indexes, and queue every unit for the worker."""
     spec = _spec(name)
     dimensions = await _ask_dimensions(spec, settings)
     return await _register(owner, spec, dimensions=dimensions, version=version, say=say)
@@ -73,12 +73,14 @@ def _spec(name: str) -> ModelSpec:
     except ValueError as problem:
         raise BadRequest(f"MODEL: {problem}.") from problem
     if spec.provider == NONE:
-        raise BadRequest("MODEL: none embeds nothing; to do without vectors, run palimpsest embeddings activate none.")
+        raise BadRequest(
+            "MODEL: none embeds nothing; to work without vectors, run palimpsest embeddings activate none."
+        )
     return spec
 
 
 async def _ask_dimensions(spec: ModelSpec, settings: Settings) -> int:
-    """How long its vectors are, as it answers; refused when they are not what was asked for, or cannot be stored."""
+    """Return the dimensions of a model's vectors; raise when they differ from the spec or cannot be stored."""
     if spec.dimensions is not None:
         check_storable(spec.dimensions, spec)
     embedder = build_embedder(spec, provider_settings(settings))
@@ -100,10 +102,10 @@ async def _register(owner: Database, spec: ModelSpec, *, dimensions: int, versio
             code="embedding_model_exists",
         )
     model = known[0] if known else await _insert(owner, spec.provider, name, dimensions=dimensions, version=version)
-    # What follows may be done again after it was cut short.
+    # The rest is idempotent: an interrupted command can be run again.
     await _make_indexes(owner, model)
     queued = await _queue_everything(owner)
-    say(f"{model.name} is registered; {queued} units wait to be embedded with it")
+    say(f"{model.name} is registered; {queued} units are queued for it")
     return {"model_id": model.model_id, "model": model.name, "dimensions": dimensions, "created": not known}
 
 
@@ -114,12 +116,12 @@ async def _insert(owner: Database, provider: str, name: str, *, dimensions: int,
             row = await session.row(queries.NEXT_MODEL)
             assert row is not None
             values = {"provider": provider, "model": name, "version": version, "dimensions": dimensions, **row}
-            # Of one with this number that was dropped, but not to the end.
+            # Left over of a model with this number whose removal was interrupted.
             await session.execute(queries.DELETE_QUEUE, row)
             await session.execute(queries.DELETE_COUNTS, row)
             await session.execute(queries.INSERT_MODEL, values)
     except IntegrityError as problem:
-        raise Conflict("Somebody else has just added it.", code="embedding_model_exists") from problem
+        raise Conflict("Another operator has just added this model.", code="embedding_model_exists") from problem
     await _delete_vectors(owner, row["model_id"])
     return next(model for model in await list_models(owner) if model.model_id == row["model_id"])
 
@@ -144,7 +146,7 @@ async def _partitions(owner: Database) -> list[str]:
 
 
 async def _queue_everything(owner: Database) -> int:
-    """Every live unit without a vector, of every project; answers how many there were."""
+    """Queue every unit without a vector in every project; return how many."""
     async with owner.system() as session:
         projects = await session.rows(queries.LIST_PROJECTS)
     queued = 0
@@ -157,7 +159,7 @@ async def _queue_everything(owner: Database) -> int:
 
 
 async def _find(owner: Database, name: str, version: int | None) -> ModelRow:
-    """The model an operator means: by its number, or by its name and, where there are several, its version."""
+    """Return a model by its number, or by its name and version; raise when unknown or ambiguous."""
     models = await list_models(owner)
     if name.isdecimal():
         found = [model for model in models if model.model_id == int(name)]
@@ -166,44 +168,44 @@ async def _find(owner: Database, name: str, version: int | None) -> ModelRow:
         found = [model for model in models if model.matches(spec) and version in (None, model.version)]
     if not found:
         raise NotFound(
-            f"MODEL: there is no {name} here; see palimpsest embeddings status.", code="embedding_model_unknown"
+            f"MODEL: {name} is not registered; see palimpsest embeddings status.", code="embedding_model_unknown"
         )
     if len(found) > 1:
         versions = ", ".join(str(model.version) for model in found)
-        raise BadRequest(f"--model-version: {name} is here in versions {versions}; say which one.")
+        raise BadRequest(f"--model-version: required; {name} is registered in versions {versions}.")
     return found[0]
 
 
 async def activate_model(owner: Database, *, name: str, version: int | None, force: bool) -> dict[str, Any]:
-    """Lets recall search by this model from now on; the one before stays filled and can be activated again."""
+    """Make recall use this model from now on; the previous one keeps its vectors and can be activated again."""
     if name == NONE:
         async with owner.system() as session:
             await session.execute(queries.DEACTIVATE)
         return {"model_id": None, "model": NONE, "coverage": 0.0}
     model = await _find(owner, name, version)
     coverage = next(row["coverage"] for row in await model_status(owner) if row["model_id"] == model.model_id)
-    if coverage < ENOUGH and not force:
+    if coverage < MIN_COVERAGE and not force:
         raise Conflict(
-            f"{model.name} covers {coverage:.1%} of what there is; wait until the worker has filled {ENOUGH:.0%}, "
+            f"{model.name} covers {coverage:.1%} of all units; wait until the worker has reached {MIN_COVERAGE:.0%}, "
             "or use --force.",
             code="embedding_coverage_low",
-            details={"coverage": coverage, "minimum": ENOUGH},
+            details={"coverage": coverage, "minimum": MIN_COVERAGE},
         )
     async with owner.system() as session:
         await session.execute(queries.LOCK_MODELS)
         await session.execute(queries.DEACTIVATE)
         changed = await session.execute(queries.ACTIVATE, {"model_id": model.model_id})
         if changed.rowcount != 1:
-            raise NotFound(f"{model.name} was dropped meanwhile.", code="embedding_model_unknown")
+            raise NotFound(f"{model.name} was dropped in the meantime.", code="embedding_model_unknown")
     return {"model_id": model.model_id, "model": model.name, "coverage": coverage}
 
 
 async def drop_model(owner: Database, *, name: str, version: int | None, say: Say) -> dict[str, Any]:
-    """Forgets a model that is not active, with its vectors, its queue and its indexes."""
+    """Remove an inactive model with its vectors, queue and indexes, or raise Conflict when it is active."""
     model = await _find(owner, name, version)
     async with owner.system() as session:
         await session.execute(queries.LOCK_MODELS)
-        # First of all: nothing is queued for it any more, and nobody can store a vector of it.
+        # First, so that nothing is queued for it and no vector of it is stored any more.
         if await session.row(queries.DELETE_MODEL, {"model_id": model.model_id}) is None:
             raise Conflict(
                 f"{model.name} is active; activate another one first (or none: palimpsest embeddings activate none).",
@@ -227,18 +229,18 @@ async def _delete_vectors(owner: Database, model_id: int) -> int:
         tenants = [row["tenant_id"] for row in await session.rows(queries.TENANTS_WITH_VECTORS, {"model_id": model_id})]
     deleted = 0
     for tenant in tenants:
-        arguments = {"tenant": tenant, "model_id": model_id, "limit": DELETED_AT_ONCE}
+        arguments = {"tenant": tenant, "model_id": model_id, "limit": DELETE_BATCH}
         while True:
             async with owner.system() as session:
                 count = (await session.execute(queries.DELETE_VECTORS, arguments)).rowcount
             deleted += count
-            if count < DELETED_AT_ONCE:
+            if count < DELETE_BATCH:
                 break
     return deleted
 
 
 async def adopt_model(owner: Database, settings: Settings, *, say: Say) -> None:
-    """While there is no vector yet, the model that EMBEDDING_MODEL names takes the place of those there are."""
+    """Replace the registered models by the one EMBEDDING_MODEL names, as long as there are no vectors."""
     spec = configured_model(settings)
     if spec is None:
         return
@@ -258,18 +260,18 @@ async def adopt_model(owner: Database, settings: Settings, *, say: Say) -> None:
         models = [model for model in models if model.model_id != made["model_id"]]
     for model in models:
         await drop_model(owner, name=str(model.model_id), version=None, say=lambda _: None)
-    say(f"vectors will be made with {spec}, as EMBEDDING_MODEL says")
+    say(f"embeddings use {spec}, as set by EMBEDDING_MODEL")
 
 
 async def _dimensions(spec: ModelSpec, settings: Settings) -> int:
-    """Of a model that need not answer yet, as long as its vectors are known or given."""
+    """Return the dimensions of a model; it is only called when they are neither known nor given."""
     spec = with_dimensions(spec, settings.embedding_dimensions)
     known = known_dimensions(spec)
     try:
         return await _ask_dimensions(spec, settings) if known is None else known
     except ProviderError as problem:
         raise StartupError(
-            f"EMBEDDING_MODEL: {problem.message} Name the length of its vectors, as in {spec.provider}/"
+            f"EMBEDDING_MODEL: {problem.message} Give the dimensions of its vectors, as in {spec.provider}/"
             f"{spec.model or 'MODEL'}@768, or start its provider first.",
             code=problem.code,
             details=problem.details,

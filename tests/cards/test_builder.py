@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.cards.building import (
+from app.cards.builder import (
     CAP_TOKENS,
     MIN_CONFIDENCE,
-    Built,
+    BuiltCard,
     CardEntity,
     CardFact,
     build_card,
@@ -41,8 +41,8 @@ def fact(number: int = 1, **fields: Any) -> CardFact:
     )
 
 
-def build(*facts: CardFact, entity: CardEntity = ALICE, judged: bool = False, **fields: Any) -> Built:
-    made = build_card(entity, facts, judged=judged, **fields)
+def build(*facts: CardFact, entity: CardEntity = ALICE, use_trust: bool = False, **fields: Any) -> BuiltCard:
+    made = build_card(entity, facts, use_trust=use_trust, **fields)
     assert made is not None
     return made
 
@@ -102,13 +102,13 @@ def test_20_4_2_effective_confidence_decides_where_sources_are_judged() -> None:
         fact(5, confidence=0.6, source_trust=0.5),
     ]
     assert {cells[1] for cells in table(build(*facts).content)} == {f"value {n}" for n in (1, 3, 4, 5)}
-    assert {cells[1] for cells in table(build(*facts, judged=True).content)} == {f"value {n}" for n in (1, 3, 5)}
+    assert {cells[1] for cells in table(build(*facts, use_trust=True).content)} == {f"value {n}" for n in (1, 3, 5)}
 
 
 def test_there_is_no_card_of_nothing() -> None:
-    assert build_card(ALICE, [], judged=False) is None
-    assert build_card(ALICE, [fact(confidence=0.2)], judged=False) is None
-    assert build_card(ALICE, [fact(source_trust=0.2)], judged=True) is None
+    assert build_card(ALICE, [], use_trust=False) is None
+    assert build_card(ALICE, [fact(confidence=0.2)], use_trust=False) is None
+    assert build_card(ALICE, [fact(source_trust=0.2)], use_trust=True) is None
 
 
 def test_20_4_2_a_contradiction_shows_the_weaker_side_too() -> None:
@@ -234,15 +234,15 @@ def some_facts(draw: st.DrawFn) -> list[CardFact]:
 @given(
     facts=some_facts(),
     entity=st.builds(CardEntity, canonical=words, kind=st.none() | words, aliases=st.lists(words, max_size=30)),
-    judged=st.booleans(),
+    use_trust=st.booleans(),
     cap=st.sampled_from([2500, 3000, CAP_TOKENS]),
     seed=st.integers(0, 1000),
 )
 def test_a_card_is_never_over_the_cap_counts_right_and_is_always_the_same(
-    facts: list[CardFact], entity: CardEntity, judged: bool, cap: int, seed: int
+    facts: list[CardFact], entity: CardEntity, use_trust: bool, cap: int, seed: int
 ) -> None:
-    made = build_card(entity, facts, judged=judged, cap_tokens=cap)
-    told = [item for item in facts if item.confidence * (item.source_trust if judged else 1) >= MIN_CONFIDENCE]
+    made = build_card(entity, facts, use_trust=use_trust, cap_tokens=cap)
+    told = [item for item in facts if item.confidence * (item.source_trust if use_trust else 1) >= MIN_CONFIDENCE]
     if not told:
         assert made is None
         return
@@ -258,4 +258,4 @@ def test_a_card_is_never_over_the_cap_counts_right_and_is_always_the_same(
     assert shown == [round(confidence, 3) for confidence in ranked[: made.facts]]
     shuffled = list(facts)
     random.Random(seed).shuffle(shuffled)
-    assert build_card(entity, shuffled, judged=judged, cap_tokens=cap) == made
+    assert build_card(entity, shuffled, use_trust=use_trust, cap_tokens=cap) == made

@@ -1,14 +1,12 @@
-"""Use cases that walk the graph of facts: who is near an entity."""
+"""Use cases of the graph: the neighbors of an entity."""
 
 import re
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest
 from app.facts.as_of import HELD, hold_notices, look_back
@@ -18,21 +16,20 @@ from app.facts.schemas import EntityBrief, TombstoneNotice
 from app.graph import queries
 from app.graph.schemas import Direction, NeighborList, NeighborRead, PathStep
 from app.paging import Page
-from app.read_context import reader
+from app.read_context import ReadContext
 from app.tenancy.schemas import Visibility
 
 MAX_DEPTH = 3
 MAX_LABELS = 50
-# How many edges of one entity are followed, at each level; the first is what a caller asked for by name, the others may
-# be hubs that nobody meant.
-FANS = (1000, 100, 100)
+# How many edges of one entity are followed at each level. The caller named the first entity; the others may be hubs.
+FANOUT = (1000, 100, 100)
 MAX_NODES = 2000
-# What a pattern is made of and a name is not; `.*` is taken for one too, since who writes it means no dot.
+# Characters of regular expressions; `.*` is one too, since it is hardly meant as a literal dot.
 PATTERN = re.compile(r"[\\^$|\[\](){}?+]|\.\*")
 
 
-class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked: from where, how far, over which edges, at which two times."""
+class NeighborQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a traversal starts, how far it goes and which edges it follows."""
 
     entity: str
     depth: int
@@ -41,19 +38,17 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     relation_filter: str | None
     min_confidence: float
     min_trust: float
-    valid_at: datetime | None
-    as_of: datetime | None
 
 
-class Relations(msgspec.Struct, frozen=True):
-    """Which relations may be walked: names or ids as the resolving functions want them, and beginnings of names."""
+class RelationFilter(msgspec.Struct, frozen=True):
+    """Which relations are followed: names or ids in the form resolve_predicates reads, and prefixes of names."""
 
     labels: list[dict[str, Any]]
     prefixes: list[str]
 
 
-def parse_relation_filter(text: str | None) -> Relations | None:
-    """Names separated by commas, each perhaps with a `*` at its end; None when every relation is meant."""
+def parse_relation_filter(text: str | None) -> RelationFilter | None:
+    """Parse names separated by commas, each with an optional `*` at its end; return None for every relation."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
@@ -71,14 +66,14 @@ def parse_relation_filter(text: str | None) -> Relations | None:
             labels.append({"ref": len(labels), "predicate_id": predicate_id})
         else:
             labels.append({"ref": len(labels), "norm": _normal(word)})
-    return Relations(labels, prefixes)
+    return RelationFilter(labels, prefixes)
 
 
 def _check_relation(word: str) -> None:
     if PATTERN.search(word) or "*" in word[:-1]:
         raise _invalid_filter(
-            "names separated by commas, each with at most one * at its end, which stands for any ending; no other "
-            "patterns (a predicate whose name looks like one can be given by its id)"
+            "use names separated by commas, each with at most one * at its end, which matches any ending; no other "
+            "patterns (give a predicate whose name looks like one by its id)"
         )
 
 
@@ -91,7 +86,7 @@ def _normal(name: str) -> str:
 
 def _normal_prefix(prefix: str) -> str:
     norm = _normal(prefix)
-    # "works *" must not find "workshop of": a trailing blank is part of what was typed.
+    # "works *" must not match "workshop of": a trailing blank is part of the prefix.
     return f"{norm} " if prefix[-1].isspace() else norm
 
 
@@ -100,61 +95,58 @@ def _invalid_filter(problem: str) -> BadRequest:
 
 
 def check_depth(depth: int) -> None:
-    """Refuses to walk farther than is bounded."""
+    """Raise BadRequest when a depth is out of bounds."""
     if not 1 <= depth <= MAX_DEPTH:
-        raise BadRequest(f"depth: 1 to {MAX_DEPTH}.", code="graph_depth_exceeded", details={"max": MAX_DEPTH})
+        raise BadRequest(
+            f"depth: must be from 1 to {MAX_DEPTH}.", code="graph_depth_exceeded", details={"max": MAX_DEPTH}
+        )
 
 
-async def find_neighbors(
-    db: Database, who: Principal, *, walk: Walk, page: Page, denied: frozenset[str] = frozenset()
-) -> NeighborList:
-    """Who is near an entity, nearest first; every page knows what the first one knew."""
-    who = reader(who, walk.as_of)
-    found = await look_back(db, who, queries.FIND_NEIGHBORS, _parameters(who, walk, page))
+async def find_neighbors(db: Database, context: ReadContext, *, query: NeighborQuery, page: Page) -> NeighborList:
+    """Return the neighbors of an entity, nearest first, or raise NotFound; all pages read the time of the first."""
+    who = context.who
+    found = await look_back(db, who, queries.FIND_NEIGHBORS, _parameters(context, query, page))
     roots = [row for row in found if row["hops"] == 0]
     if not roots:
         raise entities.entity_not_found("entity")
     if len(roots) > 1:
-        await entities.notices_of(db, who, roots, denied)
+        await entities.notices_of(db, who, roots, context.hold_denied)
         raise entities.ambiguous(roots, "entity")
     root = roots[0]
-    known = root["known_at"].isoformat()
+    known_at = root["known_at"].isoformat()
     rows, next_cursor = page.cut(
-        [row for row in found if row["hops"] > 0], key=lambda row: [row["hops"], str(row["entity_id"]), known]
+        [row for row in found if row["hops"] > 0], key=lambda row: [row["hops"], str(row["entity_id"]), known_at]
     )
     return NeighborList(
         entity=_brief(root),
-        depth=walk.depth,
+        depth=query.depth,
         neighbors=[_present(row, root["entity_id"]) for row in rows],
         next_cursor=next_cursor,
         total_hint=root["total"],
         truncated=root["truncated"],
-        tombstone_notices=await _notices(db, who, [root, *rows], walk.scope, denied),
+        tombstone_notices=await _notices(db, context, [root, *rows], query.scope),
     )
 
 
-def _parameters(who: Principal, walk: Walk, page: Page) -> dict[str, Any]:
-    entity_id = as_id(walk.entity)
-    relations = parse_relation_filter(walk.relation_filter)
-    # What is inserted, ended or taken back while somebody turns pages neither moves nor repeats what they see: pages
-    # after the first know what was known when it was read. (A write that was under way just then may still show.)
+def _parameters(context: ReadContext, query: NeighborQuery, page: Page) -> dict[str, Any]:
+    entity_id = as_id(query.entity)
+    relations = parse_relation_filter(query.relation_filter)
+    # Later pages read what was recorded when the first was read, so that a fact written, ended or retracted in between
+    # neither repeats nor skips a neighbor. (A write in progress at that moment may still show.)
     after_hops, after, pinned = page.after or (None, None, None)
     return {
-        "tenant": who.tenant_id,
-        "project": require_project(who),
+        **context.parameters(),
         "entity": entity_id,
-        "name": None if entity_id else entity_name(walk.entity, "entity").norm,
-        "scope": walk.scope,
-        "depth": walk.depth,
-        "direction": walk.direction,
+        "name": None if entity_id else entity_name(query.entity, "entity").norm,
+        "scope": query.scope,
+        "depth": query.depth,
+        "direction": query.direction,
         "labels": None if relations is None else msgspec.json.encode(relations.labels).decode(),
         "prefixes": None if relations is None else relations.prefixes,
-        "min_confidence": walk.min_confidence,
-        "min_trust": walk.min_trust,
-        "valid_at": walk.valid_at,
-        "as_of": walk.as_of,
+        "min_confidence": query.min_confidence,
+        "min_trust": query.min_trust,
         "pinned": pinned,
-        "fans": list(FANS),
+        "fanout": list(FANOUT),
         "most": MAX_NODES,
         "after_hops": after_hops,
         "after": after,
@@ -168,14 +160,14 @@ def _brief(row: Row) -> EntityBrief:
 
 def _present(row: Row, root: UUID) -> NeighborRead:
     path: list[PathStep] = []
-    here = root
+    origin = root
     for fact_id, relation, subject, target in zip(
         row["facts"], row["relations"], row["subjects"], row["objects"], strict=True
     ):
-        there = target if here == subject else subject
-        direction = "out" if here == subject else "in"
-        path.append(PathStep(origin=here, relation=relation, to=there, direction=direction, fact_id=fact_id))
-        here = there
+        end = target if origin == subject else subject
+        direction = "out" if origin == subject else "in"
+        path.append(PathStep(origin=origin, relation=relation, to=end, direction=direction, fact_id=fact_id))
+        origin = end
     return NeighborRead(
         entity=_brief(row),
         relation=path[-1].relation,
@@ -188,9 +180,9 @@ def _present(row: Row, root: UUID) -> NeighborRead:
 
 
 async def _notices(
-    db: Database, who: Principal, rows: list[Row], scope: Visibility, denied: frozenset[str]
+    db: Database, context: ReadContext, rows: list[Row], scope: Visibility
 ) -> list[TombstoneNotice] | UnsetType:
-    """The holds on what is only seen because the caller looks back, put on record."""
+    """Return the legal holds on what is only readable at a past time, after auditing the read."""
     named: set[UUID] = {row["entity_id"] for row in rows if row["suppression"] == HELD}
     facts: set[UUID] = {fact_id for row in rows for fact_id in row["held"] or ()}
     ends: set[UUID] = {
@@ -204,4 +196,11 @@ async def _notices(
         return UNSET
     held: set[tuple[UUID, str | None]] = {(end, scope) for end in ends}
     held |= {(found, None) for found in named}
-    return await hold_notices(db, who, entities=held, denied=denied, fact_ids=sorted(facts), entity_ids=sorted(named))
+    return await hold_notices(
+        db,
+        context.who,
+        entities=held,
+        denied=context.hold_denied,
+        fact_ids=sorted(facts),
+        entity_ids=sorted(named),
+    )
