@@ -1,35 +1,35 @@
-"""What models answer, brought to JSON: without what they think aloud, without fences, as far as it goes."""
+"""Parses the JSON in the completion of a model: strips reasoning and code fences, recovers truncated objects."""
 
 import json
 import re
 from typing import Any, cast
 
-THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-# One that was cut off while it thought has answered nothing; one whose opening was swallowed has.
-OPEN_THOUGHT = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
+REASONING = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+# A completion that was cut off within its reasoning has no answer; one that lacks only the opening tag has.
+OPEN_REASONING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
 STRAY_END = re.compile(r"[^{]*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"[^{]*?```[a-zA-Z0-9_-]*", re.DOTALL)
-# Deeper than this nothing is nested that we ask for; a parser would run out of stack much later.
+# Bounds the work on a completion of a model that does not stop.
 MAX_CHARACTERS = 400_000
 
 _decoder = json.JSONDecoder()
 
 
 def strip_wrapping(text: str) -> str:
-    """The answer itself: without the thoughts before it and the fence around it. What stands within it is its own."""
-    while found := THOUGHT.match(text):
+    """Return a completion without the reasoning before its answer and the code fence around it."""
+    while found := REASONING.match(text):
         text = text[found.end() :]
     if found := STRAY_END.match(text):
         text = text[found.end() :]
-    if OPEN_THOUGHT.match(text):
+    if OPEN_REASONING.match(text):
         return ""
     if found := FENCE.match(text):
         text = text[found.end() :]
     return text.strip().removesuffix("```").rstrip()
 
 
-def read_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
-    """The JSON object in an answer, and a warning when there was none, or not a whole one."""
+def parse_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the JSON object in a completion, and a warning code when there is none or it is incomplete."""
     bare = strip_wrapping(text[:MAX_CHARACTERS])
     start = bare.find("{")
     if start < 0:
@@ -39,12 +39,12 @@ def read_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
     except (ValueError, RecursionError):
         salvaged = _salvage(bare[start:])
         return (salvaged, "answer_cut_short") if salvaged else (None, "answer_not_json")
-    # It begins with a brace.
+    # It begins with a brace, so it is an object.
     return cast("dict[str, Any]", found), None
 
 
 def _salvage(text: str) -> dict[str, Any]:
-    """Of an object that was cut off: the whole items of each of its lists."""
+    """Return the complete items of each list in an object that was cut off."""
     kept: dict[str, Any] = {}
     for match in re.finditer(r'"([a-zA-Z_]{1,40})"\s*:\s*\[', text):
         items: list[Any] = []
@@ -67,19 +67,19 @@ def _next_item(text: str, place: int) -> int | None:
 
 
 def clean_text(value: Any) -> str:
-    """A text that can be stored: trimmed, white space collapsed, without NUL or half characters; else empty."""
+    """Return a text that can be stored, with white space collapsed; empty when the value is no text."""
     if not isinstance(value, str):
         return ""
     whole = value.replace("\0", "").encode(errors="replace").decode(errors="replace")
     return " ".join(whole.split())
 
 
-def read_confidence(value: Any) -> tuple[float | None, bool]:
-    """A number from 0 to 1, and whether it was one as it came; None when it is no number at all."""
+def parse_confidence(value: Any) -> tuple[float | None, bool]:
+    """Return the value clamped to 0 to 1, or None when it is no number, and whether it was valid as given."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None, False
     if value != value:
         return None, False
-    # Compared first: a number of hundreds of digits is no float.
-    held = 0.0 if value < 0 else 1.0 if value > 1 else float(value)
-    return held, 0 <= value <= 1
+    # Compared before the conversion, which fails for integers of hundreds of digits.
+    clamped = 0.0 if value < 0 else 1.0 if value > 1 else float(value)
+    return clamped, 0 <= value <= 1

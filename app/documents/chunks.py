@@ -1,24 +1,24 @@
-"""Chunks of a text: windows of a fixed length, each sharing its beginning with the end of the one before."""
+"""Chunks of a text: windows of a fixed length, each overlapping the end of the one before."""
 
 import unicodedata
 from collections.abc import Iterator
 
 JOINER = "\u200d"
-# Further back than this a cut is not moved: what is longer is no character any more.
+# A cut is moved back by at most this many code points; a longer sequence is no real character.
 LONGEST_CHARACTER = 32
 
 
 def split_text(text: str, *, size: int, overlap: int) -> Iterator[str]:
-    """Windows of `size` characters with `overlap` shared; a window wholly inside the one before is left out."""
+    """Yield windows of `size` characters with `overlap` shared; none lies wholly inside the one before."""
     for start, end in find_windows(text, size=size, overlap=overlap):
         yield text[start:end]
 
 
 def find_windows(text: str, *, size: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Where each window begins and ends."""
+    """Yield the start and end of each window."""
     start = end = 0
     while end < len(text):
-        # Moved back by a few at the most, a cut could fall behind the last one: then it stays where it was.
+        # A cut that is moved back could fall behind the previous one; then it is not moved.
         last, end = end, _cut(text, start + size)
         if end <= last:
             end = start + size
@@ -27,14 +27,14 @@ def find_windows(text: str, *, size: int, overlap: int) -> Iterator[tuple[int, i
 
 
 def count_chunks(length: int, *, size: int, overlap: int) -> int:
-    """How many windows a text of this length has, but for cuts that are moved."""
+    """Return how many windows a text of this length has when no cut is moved."""
     if length <= size:
         return min(length, 1)
     return 1 + -(-(length - size) // (size - overlap))
 
 
 def _cut(text: str, at: int) -> int:
-    """The place to cut: there, or a little before, so that a letter keeps its accents and an emoji its parts."""
+    """Return where to cut: `at`, or a little before it so that no grapheme is split."""
     if at >= len(text):
         return len(text)
     for place in range(at, max(at - LONGEST_CHARACTER, 0), -1):
@@ -44,6 +44,7 @@ def _cut(text: str, at: int) -> int:
 
 
 def _continues(text: str, at: int) -> bool:
+    """Return whether the code point at `at` belongs to the character before it."""
     character = text[at]
     if character.isascii():
         return text[at - 1] == JOINER

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from app.documents.fetching import Fetcher, FetchFailed, FetchRefused, FetchRules, is_public, kind_of
+from app.documents.fetcher import Fetcher, FetchFailed, FetchRefused, FetchRules, is_public, kind_of
 from tests.documents.web import PAGE, Web, serve_web
 
 pytestmark = pytest.mark.anyio
-RULES = FetchRules.of(enabled=True, networks=["127.0.0.2/32"])
+RULES = FetchRules(networks=(ipaddress.ip_network("127.0.0.2/32"),))
 LIMIT = 1_000_000
 
 
@@ -143,7 +143,7 @@ async def test_an_address_that_does_not_answer_is_followed_by_the_next(web: Web)
     async def several(host: str, port: int) -> list[str]:
         return ["127.0.0.3", "127.0.0.2"]
 
-    rules = FetchRules.of(enabled=True, networks=["127.0.0.2/31"])
+    rules = FetchRules(networks=(ipaddress.ip_network("127.0.0.2/31"),))
     fetcher = Fetcher(rules, resolver=several)
     assert (await fetcher.fetch(f"http://example.com:{web.server_port}/page", limit=LIMIT)).content == PAGE
 
@@ -157,10 +157,10 @@ async def test_unknown_names_and_switched_off() -> None:
 
 
 class Secure(Fetcher):
-    """Answers every question with a redirect."""
+    """Responds to every request with a redirect."""
 
     @asynccontextmanager
-    async def _ask(self, url: httpx.URL) -> AsyncGenerator[httpx.Response]:
+    async def _request(self, url: httpx.URL) -> AsyncGenerator[httpx.Response]:
         yield httpx.Response(302, headers={"location": "http://example.com/"})
 
 

@@ -1,19 +1,19 @@
-"""The second pass: what to do with a statement, given what is known that is like it."""
+"""The second prompt: decide what to do with a statement, given similar notes."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from app.extraction.answers import clean_text, read_confidence, read_object
-from app.extraction.extraction import Statement
+from app.extraction.completions import clean_text, parse_confidence, parse_object
+from app.extraction.statements import Statement
 from app.providers.base import Message
 
 Action = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 ACTIONS: tuple[Action, ...] = ("ADD", "UPDATE", "DELETE", "NONE")
-NOTHING_ALIKE = "nothing like it is known"
+NO_SIMILAR_NOTE = "nothing like it is known"
 MAX_REASON = 500
-MAX_SHOWN = 2_000
+MAX_CANDIDATE = 2_000
 MAX_ANSWER_TOKENS = 2_048
 
 ANSWER_SCHEMA: dict[str, Any] = {
@@ -51,7 +51,7 @@ Example. Statement: "Tom likes green tea." Memories: 1. [id c3] (preference) Tom
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A note that is like a statement."""
+    """A note that is similar to a statement."""
 
     note_id: str
     type: str
@@ -61,7 +61,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What shall be done with a statement."""
+    """The action a model proposes for a statement."""
 
     action: Action
     statement: Statement
@@ -70,26 +70,26 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     target: Candidate | None = None
 
 
-def add(statement: Statement) -> Proposal:
-    """What needs no question: there is nothing like it."""
-    return Proposal(action="ADD", statement=statement, confidence=statement.confidence, reason=NOTHING_ALIKE)
+def propose_add(statement: Statement) -> Proposal:
+    """Return the proposal for a statement that has no similar note, which needs no call of the model."""
+    return Proposal(action="ADD", statement=statement, confidence=statement.confidence, reason=NO_SIMILAR_NOTE)
 
 
 def decision_prompt(statement: Statement, candidates: Sequence[Candidate]) -> list[Message]:
-    """What the model is told."""
-    known = "\n".join(
-        f"{number}. [id {one.note_id}] ({one.type}) {one.content[:MAX_SHOWN]}"
+    """Return the messages that ask for a decision."""
+    memories = "\n".join(
+        f"{number}. [id {one.note_id}] ({one.type}) {one.content[:MAX_CANDIDATE]}"
         for number, one in enumerate(candidates, start=1)
     )
-    said = f"Statement ({statement.type}):\n<statement>\n{statement.content}\n</statement>\n\nMemories:\n{known}"
-    return [Message(role="system", content=INSTRUCTIONS), Message(role="user", content=said)]
+    prompt = f"Statement ({statement.type}):\n<statement>\n{statement.content}\n</statement>\n\nMemories:\n{memories}"
+    return [Message(role="system", content=INSTRUCTIONS), Message(role="user", content=prompt)]
 
 
-def read_decision(
+def parse_decision(
     text: str, statement: Statement, candidates: Sequence[Candidate]
 ) -> tuple[Proposal | None, str | None]:
-    """The proposal in an answer; or None and why it cannot be used."""
-    found, problem = read_object(text)
+    """Return the proposal in a completion, or None and the code of why it cannot be used."""
+    found, problem = parse_object(text)
     if found is None:
         return None, problem or "answer_not_json"
     action = clean_text(found.get("action")).upper()
@@ -98,7 +98,7 @@ def read_decision(
     reason = clean_text(found.get("reason"))[:MAX_REASON]
     if not reason:
         return None, "empty_reason"
-    confidence, _ = read_confidence(found.get("confidence"))
+    confidence, _ = parse_confidence(found.get("confidence"))
     if confidence is None:
         return None, "no_confidence"
     target = None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.documents import reading
-from app.documents.parsing import Parser, Unreadable
+from app.documents import parser_process
+from app.documents.parser import Parser, Unreadable
 from tests.documents.files import bomb_pdf, make_pdf
 
 LIMIT = 10_000_000
@@ -42,7 +42,7 @@ print("kept")
 pytestmark = pytest.mark.anyio
 
 
-async def parse(kind: str, raw: bytes, charset: str | None = None, **limits: Any) -> reading.Extract:
+async def parse(kind: str, raw: bytes, charset: str | None = None, **limits: Any) -> parser_process.ParsedText:
     return await Parser(**limits).parse(kind, raw, charset=charset, limit=LIMIT)
 
 

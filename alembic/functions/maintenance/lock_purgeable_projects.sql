@@ -1,8 +1,7 @@
--- The projects of a tenant (p_project: that one alone) in which deleted memory may be purged, held one after the other,
--- so that nobody issues a tombstone or a hold meanwhile. One in which somebody does so at this moment is left for the next
--- sweep: an erasure may take long. A project whose mutations are frozen keeps what it has.
+-- Locks and returns the projects of a tenant (only p_project if given) in which rows may be purged, so that no tombstone
+-- or hold is issued meanwhile. Skips projects that are locked, because an erasure may take long, and frozen ones.
 -- Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION swept_projects(p_tenant text, p_project text)
+CREATE OR REPLACE FUNCTION lock_purgeable_projects(p_tenant text, p_project text)
 RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE
 AS $$

@@ -1,17 +1,17 @@
--- Which of these notes must stay although they were deleted: those that a tombstone hides or a legal hold keeps, by what
--- they mention, by the facts they are evidence of or by their words, now or in an earlier version. What is hidden may
--- come back, and then with all that it had. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION kept_notes(p_tenant text, p_project text, p_notes uuid[])
+-- Returns those of the notes that must not be purged: hidden by a tombstone or under legal hold, by their mentions, by
+-- the facts they support, or by names in their current or earlier content. A revoked tombstone restores hidden notes.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_protected_notes(p_tenant text, p_project text, p_notes uuid[])
 RETURNS uuid[]
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan
 SET jit = off
 AS $$
 DECLARE
-    v_kept uuid[];
+    v_protected uuid[];
     v_hold record;
 BEGIN
-    v_kept := ARRAY(
+    v_protected := ARRAY(
         SELECT n.note_id FROM memory_notes n
         WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
           AND (n.suppression <> 0
@@ -39,16 +39,16 @@ BEGIN
                    JOIN documents o ON o.tenant_id = p_tenant AND o.document_id = d.document_id
                    WHERE d.tenant_id = p_tenant AND d.note_id = n.note_id
                      AND (d.suppression <> 0 OR o.suppression <> 0))));
-    -- What came to name somebody since the hold was issued is not linked to it yet.
+    -- Notes that name the entity but were written after the hold was issued have no mention yet.
     FOR v_hold IN
         SELECT t.scopes, name_pattern(p_tenant, t.entity_id) AS pattern FROM tombstones t
         WHERE t.tenant_id = p_tenant AND t.project_id = p_project AND t.legal_hold AND t.named
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
     LOOP
-        v_kept := v_kept || ARRAY(
+        v_protected := v_protected || ARRAY(
             SELECT n.note_id FROM memory_notes n
-            WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_kept)
+            WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_protected)
               AND (v_hold.scopes IS NULL OR n.scope = ANY (v_hold.scopes))
               AND (fold_name(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' ')))
                        ~ v_hold.pattern
@@ -58,6 +58,6 @@ BEGIN
                                      ~ v_hold.pattern
                                     OR says(h.before, v_hold.pattern)))));
     END LOOP;
-    RETURN v_kept;
+    RETURN v_protected;
 END
 $$;

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.documents.chunking import count_chunks, find_windows, split_text
+from app.documents.chunks import count_chunks, find_windows, split_text
 
 LETTERS = st.text(alphabet="abc é漢", max_size=400)
 MIXED = st.text(

@@ -1,21 +1,21 @@
--- Notes of a project that were deleted before p_before and that nothing keeps, the longest deleted first, locked; p_step
--- says which of them: those that still have mentions (links), vectors or a place in their queue (vectors), or neither
--- (notes). Looks at so many at a time, so that what is kept does not stand in the way of the rest.
--- Runs with the rights of its caller, who holds the project.
-CREATE OR REPLACE FUNCTION due_notes(p_tenant text, p_project text, p_step text, p_before timestamptz, p_limit int)
+-- Locks and returns up to p_limit notes of a project deleted before p_before that are not protected, the oldest first.
+-- p_step restricts them to notes with mentions (links), with vectors or queue entries (vectors), or without any (notes).
+-- Reads them in batches so that protected notes do not use up the limit.
+-- Runs with the rights of its caller, who holds the lock of the project.
+CREATE OR REPLACE FUNCTION lock_purgeable_notes(p_tenant text, p_project text, p_step text, p_before timestamptz, p_limit int)
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
 SET jit = off
 AS $$
 DECLARE
-    v_due uuid[] := '{}';
+    v_found uuid[] := '{}';
     v_after timestamptz := '-infinity';
     v_last uuid := '00000000-0000-0000-0000-000000000000';
-    v_looked uuid[];
+    v_batch uuid[];
 BEGIN
-    WHILE cardinality(v_due) < p_limit LOOP
-        v_looked := ARRAY(
+    WHILE cardinality(v_found) < p_limit LOOP
+        v_batch := ARRAY(
             SELECT n.note_id FROM memory_notes n
             WHERE n.tenant_id = p_tenant AND n.deleted_at < p_before AND (n.deleted_at, n.note_id) > (v_after, v_last)
               AND n.project_id = p_project AND n.suppression = 0
@@ -39,14 +39,14 @@ BEGIN
                             AND e.view IN ('self', 'context') AND e.owner_kind = 'note' AND e.owner_id = n.note_id)
                   END
             ORDER BY n.deleted_at, n.note_id LIMIT p_limit FOR UPDATE SKIP LOCKED);
-        EXIT WHEN cardinality(v_looked) = 0;
+        EXIT WHEN cardinality(v_batch) = 0;
         SELECT n.deleted_at, n.note_id INTO v_after, v_last FROM memory_notes n
-        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (v_looked) ORDER BY n.deleted_at DESC, n.note_id DESC LIMIT 1;
-        v_due := v_due || ARRAY(
-            SELECT u.id FROM unnest(v_looked) WITH ORDINALITY u(id, place)
-            WHERE u.id <> ALL (kept_notes(p_tenant, p_project, v_looked)) ORDER BY u.place);
-        EXIT WHEN cardinality(v_looked) < p_limit;
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (v_batch) ORDER BY n.deleted_at DESC, n.note_id DESC LIMIT 1;
+        v_found := v_found || ARRAY(
+            SELECT u.id FROM unnest(v_batch) WITH ORDINALITY u(id, place)
+            WHERE u.id <> ALL (find_protected_notes(p_tenant, p_project, v_batch)) ORDER BY u.place);
+        EXIT WHEN cardinality(v_batch) < p_limit;
     END LOOP;
-    RETURN v_due[1:p_limit];
+    RETURN v_found[1:p_limit];
 END
 $$;

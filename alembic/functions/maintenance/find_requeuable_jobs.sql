@@ -1,7 +1,7 @@
--- Dead jobs of a project that are worth another round, at most p_limit: extractions and documents first, then the newest.
--- Never one that a repair has requeued before and that died again, nor one whose work is gone or is open under its key
--- in another job. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION find_revivable(p_tenant text, p_project text, p_limit int)
+-- Returns up to p_limit dead jobs of a project that can be requeued: extractions and documents first, then the newest.
+-- Excludes jobs that died again after a repair, whose target is gone, or whose key has an open job.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_requeuable_jobs(p_tenant text, p_project text, p_limit int)
 RETURNS SETOF uuid
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan

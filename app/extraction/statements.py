@@ -1,11 +1,11 @@
-"""The first pass: from the words of a note to statements that stand by themselves, and who is related to what."""
+"""The first prompt: extract self-contained statements and relations from a note."""
 
 from datetime import datetime
 from typing import Any, cast
 
 import msgspec
 
-from app.extraction.answers import clean_text, read_confidence, read_object
+from app.extraction.completions import clean_text, parse_confidence, parse_object
 from app.providers.base import Message
 
 MAX_INPUT = 12_000
@@ -13,11 +13,11 @@ MAX_STATEMENTS = 20
 MAX_RELATIONS = 50
 MIN_STATEMENT = 10
 MAX_STATEMENT = 2_000
-# As long as names of entities and predicates may be.
+# The limit of names of entities and predicates.
 MAX_NAME = 200
 MAX_ANSWER_TOKENS = 4_096
 TYPES = ("fact", "preference", "decision", "procedural", "semantic")
-UNSURE = 0.5
+DEFAULT_CONFIDENCE = 0.5
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -84,7 +84,7 @@ Example. Note: "ok thanks, brb"
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a note says, by itself."""
+    """A self-contained statement of a note."""
 
     content: str
     type: str
@@ -92,7 +92,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a note says is related to what."""
+    """A relation between two entities that a note states."""
 
     source: str
     relationship: str
@@ -101,7 +101,7 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model made of a note; warnings tell what of its answer could not be used, and never quote it."""
+    """The statements and relations of a note; warnings name unusable parts of the completion and never quote it."""
 
     statements: list[Statement]
     relations: list[Relation]
@@ -109,49 +109,49 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extraction_prompt(content: str, *, author: str | None, occurred_at: datetime) -> tuple[list[Message], list[str]]:
-    """What the model is told, and a warning when the note was too long to be told whole."""
+    """Return the messages that ask for an extraction, and a warning when the note was truncated."""
     warnings = ["input_truncated"] if len(content) > MAX_INPUT else []
     by = f" by {author}" if author else ""
-    said = f"Note{by}, {occurred_at:%Y-%m-%d}:\n<note>\n{content[:MAX_INPUT]}\n</note>"
-    return [Message(role="system", content=INSTRUCTIONS), Message(role="user", content=said)], warnings
+    prompt = f"Note{by}, {occurred_at:%Y-%m-%d}:\n<note>\n{content[:MAX_INPUT]}\n</note>"
+    return [Message(role="system", content=INSTRUCTIONS), Message(role="user", content=prompt)], warnings
 
 
-def read_extraction(text: str) -> Extraction:
-    """What of an answer can be used; never fails."""
-    found, problem = read_object(text)
+def parse_extraction(text: str) -> Extraction:
+    """Return the usable parts of a completion; never raises."""
+    found, problem = parse_object(text)
     warnings = [problem] if problem else []
     if found is None:
         return Extraction(statements=[], relations=[], warnings=warnings)
-    statements = _read_list(found, "facts", MAX_STATEMENTS, _statement, warnings)
-    relations = _read_list(found, "entities", MAX_RELATIONS, _relation, warnings)
+    statements = _parse_list(found, "facts", MAX_STATEMENTS, _statement, warnings)
+    relations = _parse_list(found, "entities", MAX_RELATIONS, _relation, warnings)
     return Extraction(statements=statements, relations=relations, warnings=warnings)
 
 
-def _read_list(found: dict[str, Any], name: str, most: int, read: Any, warnings: list[str]) -> list[Any]:
+def _parse_list(found: dict[str, Any], name: str, limit: int, parse: Any, warnings: list[str]) -> list[Any]:
     given = found.get(name, [])
     if not isinstance(given, list):
         warnings.append(f"{name}: not a list")
         return []
     kept: list[Any] = []
     for index, item in enumerate(cast("list[Any]", given)):
-        if len(kept) == most:
-            warnings.append(f"{name}: more than {most}, the rest was left out")
+        if len(kept) == limit:
+            warnings.append(f"{name}: more than {limit}, the rest was left out")
             break
         if not isinstance(item, dict):
             warnings.append(f"{name}[{index}]: not an object")
             continue
-        made, problems = read(item)
+        parsed, problems = parse(item)
         warnings.extend(f"{name}[{index}]: {problem}" for problem in problems)
-        if made is not None:
-            kept.append(made)
+        if parsed is not None:
+            kept.append(parsed)
     return kept
 
 
 def _confidence(value: Any, problems: list[str]) -> float:
-    confidence, as_it_came = read_confidence(value)
-    if not as_it_came:
+    confidence, is_valid = parse_confidence(value)
+    if not is_valid:
         problems.append("confidence is not a number from 0 to 1")
-    return UNSURE if confidence is None else confidence
+    return DEFAULT_CONFIDENCE if confidence is None else confidence
 
 
 def _statement(item: dict[str, Any]) -> tuple[Statement | None, list[str]]:
@@ -164,7 +164,7 @@ def _statement(item: dict[str, Any]) -> tuple[Statement | None, list[str]]:
         content = content[:MAX_STATEMENT].rstrip()
     kind = item.get("type")
     if kind not in TYPES:
-        problems.append("unknown type, taken for fact")
+        problems.append("unknown type, stored as fact")
         kind = "fact"
     confidence = _confidence(item.get("confidence"), problems)
     return Statement(content=content, type=kind, confidence=confidence), problems

@@ -1,4 +1,4 @@
-"""Whether two texts contradict each other, as far as their words tell: such changes are for a person to decide."""
+"""Detects by their words whether two texts contradict each other; such changes need a review."""
 
 import re
 
@@ -13,19 +13,19 @@ ANTONYMS = (
     ("on", "off"),
     ("true", "false"),
 )
-LEAST_OVERLAP = 2
+MIN_SHARED_WORDS = 2
 _WORD = re.compile(r"\w+")
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text, without case and apostrophes."""
+    """Return the words of a text without case and apostrophes."""
     return frozenset(_WORD.findall(text.lower().replace("'", "").replace("\u2019", "")))
 
 
 def contradicts(first: str, second: str) -> bool:
-    """They share two words at least, and one denies what the other says, or says its opposite."""
+    """Return whether the texts share two words and only one of them is negated, or they hold opposites."""
     a, b = words_of(first), words_of(second)
-    if len((a & b) - NEGATIONS) < LEAST_OVERLAP:
+    if len((a & b) - NEGATIONS) < MIN_SHARED_WORDS:
         return False
     if bool(a & NEGATIONS) != bool(b & NEGATIONS):
         return True

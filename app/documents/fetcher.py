@@ -1,7 +1,7 @@
-"""Pages from the web: whatever address a name leads to is checked, and it is that very address that is asked.
+"""Fetches web pages; every resolved address is checked and then connected to, so that DNS cannot change in between.
 
-FetchFailed (try again)      no answer, too slow, or the server is in trouble
-FetchRefused (for good)      an address that is not public, a bad redirect, too large, of a kind that cannot be read
+FetchFailed     can be retried: no response, a timeout, or an error of the server
+FetchRefused    cannot be retried: an address that is not public, a bad redirect, too large, or an unsupported type
 """
 
 import asyncio
@@ -9,13 +9,14 @@ import ipaddress
 import re
 import socket
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import httpx
 import msgspec
 
 from app import __version__
+from app.config import Settings
 from app.jobs.registry import PermanentFailure
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -27,11 +28,11 @@ MAX_REDIRECTS = 5
 MAX_ADDRESSES = 4
 SECONDS = 30.0
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
+RETRYABLE_STATUSES = frozenset({408, 425, 429})
 HEADERS = {
     "user-agent": f"palimpsest/{__version__}",
     "accept": "text/html, application/xhtml+xml, text/markdown, text/plain, application/pdf, application/json;q=0.5",
-    # What is unpacked here is counted while it is.
+    # Only what is decompressed here, where its size is limited.
     "accept-encoding": "gzip",
 }
 KINDS = {
@@ -45,7 +46,7 @@ KINDS = {
 }
 CHARSET = re.compile(r"charset\s*=\s*\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 
-# Written out, because what a Python calls global differs from one to the next.
+# Listed here because `is_global` differs between Python versions.
 _NOT_PUBLIC = [
     ipaddress.ip_network(network)
     for network in (
@@ -60,14 +61,14 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class FetchFailed(Exception):
-    """It may work later; begins with a stable code."""
+    """A failure that may not happen again; the message begins with a stable code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
 
 
 class FetchRefused(PermanentFailure):
-    """It will not work later either; begins with a stable code."""
+    """A failure that a retry cannot help; the message begins with a stable code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -76,14 +77,14 @@ class FetchRefused(PermanentFailure):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What an address answered with."""
+    """A fetched page."""
 
     content: bytes
     content_type: str
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is that of one machine on the internet; one that carries another is judged by that."""
+    """Return whether an address is public and unicast; an IPv6 address that embeds an IPv4 one is judged by that."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:
@@ -96,36 +97,39 @@ def is_public(address: Address) -> bool:
 
 
 class FetchRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be fetched: whether anything, and which networks although they are not public."""
+    """Whether pages may be fetched, and from which networks that are not public."""
 
     enabled: bool = True
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def of(cls, *, enabled: bool, networks: Iterable[str]) -> "FetchRules":
-        """The rules as the environment states them."""
-        return cls(enabled=enabled, networks=tuple(ipaddress.ip_network(network) for network in sorted(networks)))
+    def from_settings(cls, settings: Settings) -> "FetchRules":
+        """Return the rules of the installation."""
+        networks = tuple(ipaddress.ip_network(network) for network in sorted(settings.document_fetch_networks))
+        return cls(enabled=settings.document_fetch, networks=networks)
 
     def allow(self, address: Address) -> bool:
-        """Whether this address may be asked."""
+        """Return whether this address may be connected to."""
         return is_public(address) or any(
             address in network for network in self.networks if network.version == address.version
         )
 
     def checked(self, address: str) -> httpx.URL:
-        """An address as far as it can be judged without asking anybody; FetchRefused when it is not to be fetched."""
+        """Return the address as a URL, or raise FetchRefused when it is invalid without resolving its name."""
         if not self.enabled:
-            raise FetchRefused("document_fetch_off", "This installation fetches no pages (DOCUMENT_FETCH).")
+            raise FetchRefused(
+                "document_fetch_off", "Fetching pages is turned off in this installation (DOCUMENT_FETCH)."
+            )
         try:
             url = httpx.URL(address) if len(address) <= MAX_URL else None
         except (httpx.InvalidURL, UnicodeError):
             url = None
         if url is None or not url.host:
-            raise FetchRefused("document_url_invalid", f"Not an address of at most {MAX_URL} characters.")
+            raise FetchRefused("document_url_invalid", f"Not a valid URL of at most {MAX_URL} characters.")
         if url.scheme not in ("http", "https"):
-            raise FetchRefused("document_url_invalid", "Only http and https are fetched.")
+            raise FetchRefused("document_url_invalid", "Only http and https URLs can be fetched.")
         if url.userinfo:
-            raise FetchRefused("document_url_invalid", "An address with a name or password in it is not fetched.")
+            raise FetchRefused("document_url_invalid", "A URL with a user name or password cannot be fetched.")
         literal = _literal(url.host)
         if literal is not None and not self.allow(literal):
             raise _private()
@@ -138,7 +142,7 @@ def _literal(host: str) -> Address | None:
     except ValueError:
         pass
     try:
-        # Such as 127.1 or 0x7f000001, which resolvers take for addresses too.
+        # Forms such as 127.1 or 0x7f000001, which resolvers accept as addresses.
         return ipaddress.IPv4Address(socket.inet_aton(host)) if re.fullmatch(r"[0-9a-fA-FxX.]+", host) else None
     except OSError:
         return None
@@ -149,13 +153,13 @@ def _private() -> FetchRefused:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a name."""
+    """Return the addresses of a host name."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class Fetcher:
-    """Fetches pages by rules, within bounds; neither proxies, cookies nor credentials take part."""
+    """Fetches pages within the rules and limits, without proxies, cookies or credentials."""
 
     def __init__(self, rules: FetchRules, *, seconds: float = SECONDS, resolver: Resolve = resolve) -> None:
         self._rules = rules
@@ -163,25 +167,27 @@ class Fetcher:
         self._resolve = resolver
 
     async def fetch(self, address: str, *, limit: int) -> Page:
-        """The page at an address, after redirects; unpacked it has at most `limit` bytes."""
+        """Return the page at an address after redirects, of at most `limit` decompressed bytes."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._follow(self._rules.checked(address), limit)
         except TimeoutError:
-            raise FetchFailed("document_fetch_timeout", f"No answer within {self._seconds:g} seconds.") from None
+            raise FetchFailed("document_fetch_timeout", f"No response within {self._seconds:g} seconds.") from None
         except httpx.TransportError as problem:
-            raise FetchFailed("document_fetch_failed", f"The server broke off ({type(problem).__name__}).") from problem
+            raise FetchFailed(
+                "document_fetch_failed", f"The connection to the server failed ({type(problem).__name__})."
+            ) from problem
 
     async def _follow(self, url: httpx.URL, limit: int) -> Page:
         for _ in range(MAX_REDIRECTS + 1):
-            async with self._ask(url) as answer:
-                if answer.status_code not in REDIRECTS:
-                    return await _read(answer, limit)
-                target = answer.headers.get("location", "")
+            async with self._request(url) as response:
+                if response.status_code not in REDIRECTS:
+                    return await _read(response, limit)
+                target = response.headers.get("location", "")
             try:
                 following = self._rules.checked(str(url.join(target)))
             except (httpx.InvalidURL, UnicodeError):
-                raise FetchRefused("document_redirect_refused", "It leads to something that is no address.") from None
+                raise FetchRefused("document_redirect_refused", "It leads to an invalid URL.") from None
             except FetchRefused as problem:
                 raise FetchRefused("document_redirect_refused", problem.message) from problem
             if url.scheme == "https" and following.scheme == "http":
@@ -190,22 +196,22 @@ class Fetcher:
         raise FetchRefused("document_redirect_refused", f"More than {MAX_REDIRECTS} redirects.")
 
     @asynccontextmanager
-    async def _ask(self, url: httpx.URL) -> AsyncGenerator[httpx.Response]:
-        """The answer of the first address that takes the connection."""
+    async def _request(self, url: httpx.URL) -> AsyncGenerator[httpx.Response]:
+        """Yield the response of the first address that accepts the connection."""
         addresses = await self._addresses(url)
         last = addresses[-1]
         for address in addresses:
             async with httpx.AsyncHTTPTransport(http1=True, http2=False, retries=0) as transport:
                 try:
-                    answer = await transport.handle_async_request(self._request(url, address))
+                    response = await transport.handle_async_request(self._build_request(url, address))
                 except (httpx.ConnectError, httpx.ConnectTimeout):
                     if address is last:
                         raise
                     continue
                 try:
-                    yield answer
+                    yield response
                 finally:
-                    await answer.aclose()
+                    await response.aclose()
                 return
 
     async def _addresses(self, url: httpx.URL) -> list[Address]:
@@ -214,15 +220,15 @@ class Fetcher:
         try:
             found = await self._resolve(host.strip("[]"), port)
         except (OSError, UnicodeError):
-            raise FetchFailed("document_fetch_failed", "Its name is not known.") from None
+            raise FetchFailed("document_fetch_failed", "Its host name cannot be resolved.") from None
         addresses = [ipaddress.ip_address(address) for address in found]
-        # One that is not public is reason enough: a name that leads to both is no accident.
+        # One private address is enough to refuse: a name that also has public ones may be an attack.
         if not addresses or not all(self._rules.allow(address) for address in addresses):
             raise _private()
         return addresses[:MAX_ADDRESSES]
 
-    def _request(self, url: httpx.URL, address: Address) -> httpx.Request:
-        """To the address itself, under the name: nobody is asked for the name a second time."""
+    def _build_request(self, url: httpx.URL, address: Address) -> httpx.Request:
+        """Return a request to the checked address with the host's name, so that it is not resolved again."""
         name = url.raw_host.decode("ascii")
         host = url.netloc.decode("ascii")
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)
@@ -234,18 +240,18 @@ class Fetcher:
         )
 
 
-async def _read(answer: httpx.Response, limit: int) -> Page:
-    if answer.status_code != 200:
-        message = f"The server answered {answer.status_code}."
-        if answer.status_code >= 500 or answer.status_code in WORTH_ANOTHER_TRY:
+async def _read(response: httpx.Response, limit: int) -> Page:
+    if response.status_code != 200:
+        message = f"The server responded with status {response.status_code}."
+        if response.status_code >= 500 or response.status_code in RETRYABLE_STATUSES:
             raise FetchFailed("document_fetch_failed", message)
         raise FetchRefused("document_fetch_failed", message)
-    announced = answer.headers.get("content-length", "")
+    announced = response.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise _too_large(limit)
-    content_type = answer.headers.get("content-type", "")[:200]
+    content_type = response.headers.get("content-type", "")[:200]
     content = bytearray()
-    async for piece in _unpacked(answer, limit):
+    async for piece in _decompressed(response, limit):
         content += piece
         if len(content) > limit:
             raise _too_large(limit)
@@ -254,27 +260,27 @@ async def _read(answer: httpx.Response, limit: int) -> Page:
     return page
 
 
-async def _unpacked(answer: httpx.Response, limit: int) -> AsyncIterator[bytes]:
-    """The content as it comes, unpacked piece by piece: a few bytes may unpack to very many."""
-    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+async def _decompressed(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
+    """Yield the content, decompressed in bounded pieces: a few bytes may expand to very many."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("identity", ""):
-        async for piece in answer.aiter_raw():
+        async for piece in response.aiter_raw():
             yield piece
         return
     if encoding not in ("gzip", "x-gzip"):
-        raise FetchRefused("document_type_unsupported", "It is packed in a way that was not asked for.")
-    unpacker = zlib.decompressobj(wbits=31)
-    async for piece in answer.aiter_raw():
+        raise FetchRefused("document_type_unsupported", "Its content encoding is not supported.")
+    decompressor = zlib.decompressobj(wbits=31)
+    async for piece in response.aiter_raw():
         while piece:
             try:
-                yield unpacker.decompress(piece, limit + 1)
+                yield decompressor.decompress(piece, limit + 1)
             except zlib.error:
-                raise FetchRefused("document_unreadable", "It cannot be unpacked.") from None
-            piece = unpacker.unconsumed_tail  # noqa: PLW2901 - what did not fit the first time
+                raise FetchRefused("document_unreadable", "It cannot be decompressed.") from None
+            piece = decompressor.unconsumed_tail  # noqa: PLW2901 - the rest beyond the limit of one call
 
 
 def kind_of(content_type: str, content: bytes) -> str:
-    """How a page is to be read, by what it says it is; by its first bytes when it does not say."""
+    """Return how to parse a page: by its content type, or by its first bytes when that is missing."""
     stated = content_type.partition(";")[0].strip().lower()
     if stated in ("", "application/octet-stream", "binary/octet-stream"):
         start = content[:1024].lstrip().lower()
@@ -284,12 +290,12 @@ def kind_of(content_type: str, content: bytes) -> str:
             return "html" if start.startswith((b"<!doctype html", b"<html")) else "text"
     kind = KINDS.get(stated) or ("text" if stated.startswith("text/") else None)
     if kind is None:
-        raise FetchRefused("document_type_unsupported", f"Pages of type {stated[:100]} cannot be read.")
+        raise FetchRefused("document_type_unsupported", f"Pages of type {stated[:100]} are not supported.")
     return kind
 
 
 def charset_of(content_type: str | None) -> str | None:
-    """The charset that a content type declares."""
+    """Return the charset that a content type declares, or None."""
     found = CHARSET.search(content_type or "")
     return found[1] if found else None
 

@@ -1,5 +1,5 @@
--- Where a new note of a project stands: waiting to be extracted, or not, by the project's settings.
-CREATE OR REPLACE FUNCTION extraction_start(p_tenant text, p_project text)
+-- Returns the extraction status of a new note: 'pending' where the project has extraction enabled, else 'none'.
+CREATE OR REPLACE FUNCTION initial_extraction_status(p_tenant text, p_project text)
 RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,4 +1,4 @@
-"""Diagnostics: figures of the whole project in one call, and what they amount to."""
+"""Diagnostics: a health score of a project, warnings and recommended repairs."""
 
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from app.maintenance import queries
 from app.maintenance.schemas import (
     Diagnostics,
     HealthParts,
+    HealthWarning,
     IndexHealth,
     MutationHealth,
     ProviderHealth,
@@ -19,26 +20,25 @@ from app.maintenance.schemas import (
     Status,
     StorageHealth,
     TokenUsage,
-    Warned,
 )
 from app.tenancy.settings import PipelineSettings, read_settings
 
 SAMPLE = 100
-REVIVED_AT_ONCE = 50
+MAX_REQUEUED = 50
 WEIGHTS = {"queue": 0.30, "provider": 0.25, "index": 0.20, "storage": 0.15, "mutation": 0.10}
 HEALTHY, DEGRADED = 0.8, 0.5
 DEAD_RATE, DELETED_RATE, COVERAGE = 0.01, 0.3, 0.8
 
 
 async def diagnose(db: Database, who: Scope) -> Diagnostics:
-    """How the project of the scope is."""
-    figures = {"least": LEAST_CONFIDENCE, "sample": SAMPLE, "revivable": REVIVED_AT_ONCE}
+    """Return the diagnostics of the caller's project."""
+    figures = {"least": LEAST_CONFIDENCE, "sample": SAMPLE, "revivable": MAX_REQUEUED}
     (row,) = await db.query(who, queries.DIAGNOSE, figures)
-    return judge(row)
+    return evaluate(row)
 
 
-def judge(row: Row) -> Diagnostics:
-    """What the figures amount to."""
+def evaluate(row: Row) -> Diagnostics:
+    """Return the diagnostics of a project from its figures."""
     settings = read_settings(row["settings"])
     warnings = _warnings(row, settings)
     graph_empty = any(item.code == "graph_empty" for item in warnings)
@@ -51,7 +51,7 @@ def judge(row: Row) -> Diagnostics:
             calls=row["calls"],
             failures=row["calls"] - row["succeeded"],
         ),
-        mutation=MutationHealth(score=_less(0.3 * (row["recoveries"] > 5)), recoveries=row["recoveries"]),
+        mutation=MutationHealth(score=_score(0.3 * (row["recoveries"] > 5)), recoveries=row["recoveries"]),
     )
     score = round(sum(weight * getattr(parts, name).score for name, weight in WEIGHTS.items()), 4)
     return Diagnostics(
@@ -71,7 +71,7 @@ def judge(row: Row) -> Diagnostics:
     )
 
 
-def _less(*penalties: float) -> float:
+def _score(*penalties: float) -> float:
     return max(0.0, round(1.0 - sum(penalties), 4))
 
 
@@ -84,7 +84,7 @@ def _status(score: float, *, graph_empty: bool) -> Status:
 def _queue(row: Row) -> QueueHealth:
     dead_rate = row["dead"] / row["ended"] if row["ended"] else 0.0
     return QueueHealth(
-        score=_less(
+        score=_score(
             0.3 * (row["depth"] > 50),
             0.3 * (dead_rate > DEAD_RATE),
             0.2 * (row["oldest_seconds"] > 300),
@@ -105,7 +105,7 @@ def _storage(row: Row) -> StorageHealth:
     rate = row["deleted"] / row["notes"] if row["notes"] else 0.0
     since = row["settings"].get("notes_complete_since")
     return StorageHealth(
-        score=_less(0.3 * (rate > DELETED_RATE)),
+        score=_score(0.3 * (rate > DELETED_RATE)),
         notes=row["notes"],
         deleted=row["deleted"],
         deleted_rate=round(rate, 6),
@@ -121,7 +121,7 @@ def _index(row: Row, *, graph_empty: bool) -> IndexHealth:
     mismatch = unindexed + (1.0 - unindexed) * stale
     coverage = min(1.0, row["vectors"] / row["units"]) if row["embedding"] and row["units"] else None
     return IndexHealth(
-        score=_less(0.5 * (mismatch > 0.1), 0.3 * (coverage is not None and coverage < COVERAGE), 0.2 * graph_empty),
+        score=_score(0.5 * (mismatch > 0.1), 0.3 * (coverage is not None and coverage < COVERAGE), 0.2 * graph_empty),
         mismatch=round(mismatch, 6),
         unindexed=row["unindexed"],
         coverage=None if coverage is None else round(coverage, 6),
@@ -133,21 +133,21 @@ def _index(row: Row, *, graph_empty: bool) -> IndexHealth:
 
 
 def recommend(parts: HealthParts) -> list[Recommendation]:
-    """What would help; nothing that cannot."""
+    """Return the repairs that would improve the score."""
     queue, storage, index = parts.queue, parts.storage, parts.index
     found: list[Recommendation] = []
-    # What died twice, or has nothing left to work on, is for a person to look at.
+    # Jobs that cannot be requeued need a person, so they are a warning and no recommendation.
     if queue.dead_rate > DEAD_RATE and queue.revivable:
         reason = f"{queue.dead} jobs died within 24 hours ({queue.dead_rate:.1%} of those that ended)."
         found.append(Recommendation(action="requeue-dead", reason=reason))
     if queue.stale_leases:
-        reason = f"{queue.stale_leases} leases ran out and were not returned."
+        reason = f"{queue.stale_leases} leases have expired and were not released."
         found.append(Recommendation(action="release-leases", reason=reason))
     if index.mismatch > 0:
-        reason = f"{index.mismatch:.1%} of the live notes are not found by their words."
+        reason = f"{index.mismatch:.1%} of the live notes have missing or stale search terms."
         found.append(Recommendation(action="check-index", reason=reason))
     if index.coverage is not None and index.coverage < COVERAGE and index.missing > index.queued:
-        reason = f"{index.missing} units have no vector, and only {index.queued} wait for one."
+        reason = f"{index.missing} units have no vector, and only {index.queued} are queued."
         found.append(Recommendation(action="reembed", reason=reason))
     if storage.deleted_rate > DELETED_RATE:
         reason = f"{storage.deleted_rate:.1%} of the notes are deleted; {storage.expired} for more than 30 days."
@@ -155,19 +155,23 @@ def recommend(parts: HealthParts) -> list[Recommendation]:
     return found
 
 
-def _warnings(row: Row, settings: PipelineSettings) -> list[Warned]:
-    found: list[Warned] = []
+def _warnings(row: Row, settings: PipelineSettings) -> list[HealthWarning]:
+    found: list[HealthWarning] = []
     if settings.graph_enabled and settings.writes and row["extractions"]:
         if not row["graph_facts"]:
-            text = f"{row['extractions']} notes were extracted, but the pipeline has written no fact into the graph."
-            found.append(Warned(code="graph_empty", message=text))
+            text = f"{row['extractions']} notes were extracted, but no fact was written to the graph."
+            found.append(HealthWarning(code="graph_empty", message=text))
         if row["lost_links"]:
-            text = f"{row['lost_links']} jobs that link the graph ended dead or failed within 24 hours."
-            found.append(Warned(code="graph_links_lost", message=text))
+            text = f"{row['lost_links']} graph_link jobs died or failed within 24 hours."
+            found.append(HealthWarning(code="graph_links_lost", message=text))
     if row["dead"] and not row["revivable"]:
-        text = "Jobs died that no repair can help: they died again after one, or what they were about is gone."
-        found.append(Warned(code="dead_jobs_hopeless", message=text))
+        text = "Dead jobs cannot be requeued: they died again after a repair, or have nothing left to do."
+        found.append(HealthWarning(code="dead_jobs_hopeless", message=text))
     spent, budget = row["input_tokens"] + row["output_tokens"], settings.extraction_token_budget
     if budget is not None and spent >= budget:
-        found.append(Warned(code="budget_spent", message="The token budget of the period is spent; extraction stands."))
+        found.append(
+            HealthWarning(
+                code="budget_spent", message="The token budget of the period is spent, so extraction has stopped."
+            )
+        )
     return found
