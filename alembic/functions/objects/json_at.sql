@@ -1,6 +1,6 @@
--- What a JSON Pointer, given as its tokens, points at within a document; NULL when there is nothing. In arrays only a
--- plain index counts, where the operator #> would also take " 1", "+1", "01" and, from the end, "-1".
-CREATE OR REPLACE FUNCTION point_at(p_document jsonb, p_tokens text[])
+-- Return the value within a document that the tokens of a JSON Pointer lead to; NULL when there is none. Unlike #>, an
+-- array only takes a plain index, not " 1", "+1", "01" or "-1".
+CREATE OR REPLACE FUNCTION json_at(p_document jsonb, p_tokens text[])
 RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$

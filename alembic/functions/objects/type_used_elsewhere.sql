@@ -1,6 +1,6 @@
--- Whether other projects of the tenant have live objects (p_kind object) or relationships of a type: nobody who works in
--- one project alone decides about those. Of the owner, since the caller does not see them; answers nothing else.
-CREATE OR REPLACE FUNCTION used_elsewhere(p_kind text, p_type text)
+-- Return whether other projects of the tenant have live objects (p_kind object) or relationships of a type. Of the
+-- owner, since the caller may not see them; it returns nothing else of them.
+CREATE OR REPLACE FUNCTION type_used_elsewhere(p_kind text, p_type text)
 RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp

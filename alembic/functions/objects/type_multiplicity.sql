@@ -1,6 +1,6 @@
--- On which sides a type of relationships allows one only: as the tenant says, or else the installation. Runs with the
--- rights of its caller.
-CREATE OR REPLACE FUNCTION multiplicity_of(p_tenant text, p_type text, OUT one_src boolean, OUT one_dst boolean)
+-- Return on which sides a type of relationships allows only one, by the tenant's type or else the installation's. Runs
+-- with the rights of its caller.
+CREATE OR REPLACE FUNCTION type_multiplicity(p_tenant text, p_type text, OUT one_src boolean, OUT one_dst boolean)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
 AS $$

@@ -1,6 +1,8 @@
--- Where a walk in a project looks: the main branch of the project, and that of the tenant where it has anything, first
--- for objects and then for relationships, so that nobody pays for looking where nothing is.
-CREATE OR REPLACE FUNCTION reach_of(p_tenant text, p_project text, OUT objects uuid[], OUT relationships uuid[])
+-- Return the branches of a name that a walk in a project looks in: the project's, and the one of objects of no project,
+-- for objects and for relationships; the latter only where it has any, so that walks do not pay for an empty branch.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION walk_branches(
+    p_tenant text, p_project text, p_name text, OUT objects uuid[], OUT relationships uuid[])
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
@@ -8,9 +10,9 @@ DECLARE
     v_shared uuid;
 BEGIN
     SELECT b.branch_id INTO v_own FROM branches b
-    WHERE b.tenant_id = p_tenant AND b.project_id = p_project AND b.name = 'main';
+    WHERE b.tenant_id = p_tenant AND b.project_id = p_project AND b.name = p_name;
     SELECT b.branch_id INTO v_shared FROM branches b
-    WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main';
+    WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = p_name;
     objects := array_remove(ARRAY[v_own], NULL);
     relationships := objects;
     IF EXISTS (SELECT FROM graph_objects x WHERE x.tenant_id = p_tenant AND x.branch_id = v_shared) THEN

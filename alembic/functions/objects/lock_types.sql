@@ -1,6 +1,6 @@
--- Keeps how many relationships of these types there may be as it is until the transaction ends; p_change: for whoever
--- changes it, alone. By advisory locks, since a type that nobody registered has no row that could be held.
-CREATE OR REPLACE FUNCTION hold_types(p_tenant text, p_types text[], p_change boolean)
+-- Lock types of relationships until the transaction ends, so that their multiplicity cannot change; p_change:
+-- exclusively, to change it. By advisory locks, because a type that is not registered has no row to lock.
+CREATE OR REPLACE FUNCTION lock_types(p_tenant text, p_types text[], p_change boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$

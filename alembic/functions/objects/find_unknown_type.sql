@@ -1,6 +1,6 @@
--- The first of some types that means nothing here: neither registered, by the tenant or for the whole installation, nor
--- that of anything alive in these branches. NULL when all are known. p_kind: object or relationship.
-CREATE OR REPLACE FUNCTION check_types(p_tenant text, p_branches uuid[], p_kind text, p_types text[])
+-- Return the first of some types that is neither registered, by the tenant or the installation, nor used by a live row
+-- on these branches; NULL when all are known. p_kind: object or relationship. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_unknown_type(p_tenant text, p_branches uuid[], p_kind text, p_types text[])
 RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$

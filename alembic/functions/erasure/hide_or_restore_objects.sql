@@ -1,10 +1,9 @@
--- Puts what is hidden of these objects and relationships in step with the tombstones of the entities that are bound to
--- them or that they name (see restore_objects, which does it).
--- Whoever writes objects or relationships calls it with the canonical ids just written, in the same transaction and
--- after the heads, so that a tombstone issued meanwhile has them too; one that writes a relationship locks its ends first
--- (FOR KEY SHARE at least). It looks whether there is something to do, and mostly there is not.
--- Of the owner, since what is hidden is out of the caller's sight; answers nothing.
-CREATE OR REPLACE FUNCTION settle_objects(p_tenant text, p_objects uuid[])
+-- Hide or restore objects and relationships by the tombstones of the entities that are bound to them or that they name,
+-- where there is something to do (see apply_object_suppression). Every writer of objects or relationships calls it with
+-- the ids it wrote, in the same transaction and after the heads, so that a concurrent tombstone finds them; a writer of
+-- relationships locks their ends first (at least FOR KEY SHARE). Of the owner, since the caller does not see what is
+-- hidden.
+CREATE OR REPLACE FUNCTION hide_or_restore_objects(p_tenant text, p_objects uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -16,7 +15,8 @@ DECLARE
     v_ends uuid[];
 BEGIN
     IF p_tenant IS DISTINCT FROM nullif(current_setting('app.tenant_id', true), '') THEN
-        RAISE EXCEPTION 'settle_objects needs the scope of the tenant' USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'hide_or_restore_objects needs the scope of the tenant'
+            USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = p_tenant) THEN
         RETURN;
@@ -29,7 +29,7 @@ BEGIN
                   WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (p_objects) AND v.suppression > 0)
        OR EXISTS (SELECT FROM graph_relationship_versions v
                   WHERE v.tenant_id = p_tenant AND v.canonical_id = ANY (p_objects) AND v.suppression > 0) THEN
-        PERFORM restore_objects(p_tenant, p_objects);
+        PERFORM apply_object_suppression(p_tenant, p_objects);
     END IF;
 END
 $$;
