@@ -8,8 +8,5 @@ LANGUAGE sql STABLE
 AS $$
     SELECT p_from <= p_valid AND p_created <= p_known
        AND (p_retracted IS NULL OR p_retracted > p_known)
-       AND CASE WHEN p_closed > p_known THEN (
-               SELECT coalesce(c.previous_valid_to, 'infinity') FROM fact_closings c
-               WHERE c.tenant_id = p_tenant AND c.fact_id = p_fact AND c.recorded_at > p_known
-               ORDER BY c.recorded_at LIMIT 1) ELSE p_until END > p_valid
+       AND CASE WHEN p_closed > p_known THEN past_valid_until(p_tenant, p_fact, p_known) ELSE p_until END > p_valid
 $$;
