@@ -31,8 +31,11 @@ TEMPLATE = f"palimpsest_test_template_{os.getpid()}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report which SQL functions a long run executed."""
+    """Report which SQL functions a long run executed; refuse to share one server among processes."""
     config.pluginmanager.register(function_calls)
+    # Some tests change the server's roles.
+    if os.environ.get("TEST_DATABASE_URL") and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("TEST_DATABASE_URL names one server, and test processes cannot share it: use -n 0.")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -33,7 +33,7 @@ def collect_calls(superuser: str) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand what a worker collected to the process that reports."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["executed"] = sorted(executed)
+        session.config.workeroutput["executed"] = sorted(executed)  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(optionalhook=True)

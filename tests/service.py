@@ -72,7 +72,7 @@ def spawn(*arguments: str, log: Path, **variables: str) -> subprocess.Popen[byte
         )
 
 
-def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 180) -> None:
     """Returns once /ready answers 200; fails with the log when it does not."""
     deadline = time.monotonic() + seconds
     # One client, without certificates: loading them takes longer than the request.
@@ -105,7 +105,7 @@ def start_service(database_url: str, *arguments: str, **variables: str) -> Itera
             stop(process)
 
 
-def stop(process: subprocess.Popen[bytes], *, seconds: float = 40) -> int:
+def stop(process: subprocess.Popen[bytes], *, seconds: float = 90) -> int:
     """Asks a process to end and waits for it."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)

@@ -11,12 +11,12 @@ READ_BRANCHES = text(
 )
 # The same for `main`; the project's is created when it is missing.
 MAIN_BRANCHES = text(
-    "SELECT main_branch(CAST(:project AS text)) AS own, "
+    "SELECT ensure_main_branch(CAST(:project AS text)) AS own, "
     "(SELECT b.branch_id FROM branches b WHERE b.tenant_id = :tenant AND b.project_id IS NULL AND b.name = 'main') "
     "AS shared"
 )
 # The `main` of the objects of no project, created when it is missing.
-SHARED_BRANCH = text("SELECT main_branch(NULL) AS shared")
+SHARED_BRANCH = text("SELECT ensure_main_branch(NULL) AS shared")
 FIND_BRANCH = text(
     "SELECT b.branch_id, b.project_id FROM branches b "
     "WHERE b.tenant_id = :tenant AND b.branch_id = CAST(:branch AS uuid)"

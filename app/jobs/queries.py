@@ -33,7 +33,7 @@ REAP = "SELECT * FROM reap_leases(%s)"
 FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
 
 # Update the state of what a job is about (a document, an extraction) to how the job ended.
-UPDATE_SUBJECT = text("SELECT follow_job(:tenant, CAST(:job AS uuid), :status)")
+UPDATE_SUBJECT = text("SELECT update_job_subject(:tenant, CAST(:job AS uuid), :status)")
 
 # Whether a job of some kinds is open for a dedupe key.
 HAS_OPEN = """

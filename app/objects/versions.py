@@ -10,7 +10,6 @@ import msgspec
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
-from app.audit import recording as audit
 from app.branches.service import Branches, find_branches
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound

@@ -15,7 +15,7 @@ from app.tenancy.tables import api_keys, garden_members, gardens, platform_keys,
 # List all tenants, for the platform key and the command line.
 LIST_TENANTS = "SELECT * FROM list_tenants(%s, %s)"
 # Create the branch `main` of a project, or of the tenant itself, where it is missing.
-MAIN_BRANCH = text("SELECT main_branch(:project)")
+MAIN_BRANCH = text("SELECT ensure_main_branch(:project)")
 
 KEY_COLUMNS = [
     api_keys.c[name]

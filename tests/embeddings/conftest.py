@@ -140,11 +140,11 @@ class Bench:
             inside.stop()
             await running
 
-    async def drained(self, *, seconds: float = 15) -> None:
+    async def drained(self, *, seconds: float = 60) -> None:
         """Returns once nothing waits."""
         await self.until(lambda: not self.queue, seconds=seconds)
 
-    async def until(self, done: Callable[[], bool], *, seconds: float = 15) -> None:
+    async def until(self, done: Callable[[], bool], *, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline:

@@ -20,7 +20,7 @@ BEGIN
               WHERE o.tenant_id = p_tenant AND o.project_id = p_project AND o.kind = j.kind
                 AND o.dedupe_key = j.dedupe_key AND o.status IN ('pending', 'leased'))
     ) d
-    WHERE d.place = 1 AND target_stands(p_tenant, d.payload)
+    WHERE d.place = 1 AND job_subject_exists(p_tenant, d.payload)
     ORDER BY d.kind IN ('extract', 'document_ingest') DESC, d.finished_at DESC, d.job_id DESC LIMIT p_limit;
 END
 $$;

@@ -25,7 +25,7 @@ BEGIN
     RETURNING j.job_id, j.status LOOP
         v_count := v_count + 1;
         IF v_job.status = 'dead' THEN
-            PERFORM follow_job(v_tenant, v_job.job_id);
+            PERFORM update_job_subject(v_tenant, v_job.job_id);
         END IF;
     END LOOP;
     RETURN v_count;

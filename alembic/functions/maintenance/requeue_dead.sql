@@ -23,7 +23,7 @@ BEGIN
             WHERE j.tenant_id = v_tenant AND j.job_id = v_job AND j.status = 'dead';
             IF FOUND THEN
                 v_count := v_count + 1;
-                PERFORM follow_job(v_tenant, v_job);
+                PERFORM update_job_subject(v_tenant, v_job);
             END IF;
         EXCEPTION WHEN unique_violation THEN
             -- Somebody has just asked for the same work: it is open again without this one.

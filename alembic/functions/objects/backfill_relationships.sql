@@ -13,7 +13,7 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
-    v_main uuid := main_branch(v_project);
+    v_main uuid := ensure_main_branch(v_project);
     v_now timestamptz;
     v_made uuid[];
 BEGIN

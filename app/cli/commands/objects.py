@@ -32,5 +32,5 @@ def run_backfill(options: argparse.Namespace, settings: Settings) -> int:
     from app.objects.entity_links.backfill import backfill, describe
 
     place = {"tenant_id": options.tenant, "project_id": options.project, "dry_run": options.dry_run}
-    done = run_on_database(settings, lambda db: backfill(db, **place, say=say))
+    done = run_on_database(settings, lambda db: backfill(db, **place, report=say))
     return print_result(options, msgspec.to_builtins(done), describe(done))

@@ -6,7 +6,7 @@ from sqlalchemy import text
 BIND_ENTITY = text("SELECT * FROM bind_entity(CAST(:entity AS uuid), CAST(:object AS uuid), :admin, :key)")
 
 # The project's main branch; NULL when there is no such project.
-MAIN_BRANCH = "SELECT main_branch(%(project)s) AS branch_id"
+MAIN_BRANCH = "SELECT ensure_main_branch(%(project)s) AS branch_id"
 
 # Entities that may have an object: neither merged, nor hidden by a tombstone in project_shared.
 _BINDABLE = """

@@ -7,12 +7,11 @@ import msgspec
 import structlog
 
 from app.access import Principal, require_project
-from app.cursors import CursorSigner
 from app.db.database import Database, Row
 from app.objects.traversal import queries
 from app.objects.traversal.expand import Step, roots_not_found
 from app.objects.traversal.schemas import TraverseRequest
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.read_context import ReadContext
 from app.telemetry.metrics import observe_walk
 

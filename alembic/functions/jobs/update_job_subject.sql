@@ -1,7 +1,7 @@
--- What a job was about follows how it ended: a note whose extraction failed says so, and a document too, with the reason.
--- One that is to be tried again waits again. p_status is how it is about to end, when it has not yet.
--- Of the owner, since the note may be private; its own tenant's alone.
-CREATE OR REPLACE FUNCTION follow_job(p_tenant text, p_job uuid, p_status text DEFAULT NULL)
+-- Updates the status of the note or document that a job is about, after the job ended or was put back into the queue.
+-- p_status is the status the job is about to get, when it has not got it yet.
+-- Runs as the owner, since the note may be private to another agent; restricted to the tenant of the scope.
+CREATE OR REPLACE FUNCTION update_job_subject(p_tenant text, p_job uuid, p_status text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -12,7 +12,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
     SELECT j.* INTO v_job FROM jobs j WHERE j.tenant_id = p_tenant AND j.job_id = p_job;
-    -- Who looks after the leases of all tenants has no scope; everybody else keeps to their own.
+    -- reap_leases calls this without a scope; every other caller is restricted to its own tenant.
     IF NOT FOUND OR p_tenant <> coalesce(nullif(current_setting('app.tenant_id', true), ''), p_tenant) THEN
         RETURN;
     END IF;

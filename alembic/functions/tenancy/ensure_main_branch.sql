@@ -1,6 +1,6 @@
--- The branch `main` of a project, or with NULL of the tenant's objects that belong to none; made when it is missing. Of
--- the owner, since a project gets its branch before anybody is in it; a project that is not there gets none.
-CREATE OR REPLACE FUNCTION main_branch(p_project text)
+-- Returns the branch `main` of a project, or with NULL that of objects without a project, and creates it when missing.
+-- Runs as the owner, since a project gets its branch before a scope can name it. NULL for an unknown project.
+CREATE OR REPLACE FUNCTION ensure_main_branch(p_project text)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
