@@ -23,7 +23,7 @@ FIND_NEAREST_FACTS = f"""
     SELECT ARRAY(SELECT n.owner_id::text
                  FROM nearest_units({READ_CONTEXT}, {FACT_FILTER}, {_VECTOR}, 'fact', %(near)s) n) AS facts,
            ARRAY(SELECT n.owner_id::text
-                 FROM nearest_units({READ_CONTEXT}, NULL, {_VECTOR}, 'card', %(cards)s) n) AS cards"""
+                 FROM nearest_units({READ_CONTEXT}, NULL, {_VECTOR}, 'card', %(cards)s) n) AS cards"""  # noqa: S608 - no input in it
 # Facts found by their terms, their vectors or along the graph.
 FIND_FACTS = f"""
     SELECT find_facts(

@@ -26,7 +26,7 @@ BEGIN
     IF p_context.known_at IS NOT NULL THEN
         PERFORM check_as_of(v_tenant, v_project, p_context.known_at);
     END IF;
-    v_roots := find_roots(p_context, p_entity, p_name);
+    v_roots := find_start_entities(p_context, p_entity, p_name);
     IF p_labels IS NOT NULL OR p_prefixes IS NOT NULL THEN
         v_relations := find_relations(v_tenant, v_project, p_labels, p_prefixes);
     END IF;
