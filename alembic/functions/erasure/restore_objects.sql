@@ -72,7 +72,8 @@ BEGIN
     IF cardinality(v_relationships) > 0 THEN
         PERFORM hide_or_restore_relationships(p_tenant, v_agent, v_relationships, v_now);
     END IF;
-    UPDATE object_entity_mentions x SET suppression = l.level FROM object_levels(p_tenant, p_objects || v_relationships) l
+    UPDATE object_entity_mentions x SET suppression = l.level
+    FROM object_levels(p_tenant, p_objects || v_relationships) l
     WHERE x.tenant_id = p_tenant AND x.canonical_id = l.id AND x.suppression <> l.level;
 END
 $$;

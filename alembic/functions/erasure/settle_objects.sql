@@ -1,9 +1,9 @@
--- Puts what is hidden of these objects and relationships in step with the tombstones of the entities that are bound to
--- them or that they name (see restore_objects, which does it).
--- Whoever writes objects or relationships calls it with the canonical ids just written, in the same transaction and
--- after the heads, so that a tombstone issued meanwhile has them too; one that writes a relationship locks its ends first
--- (FOR KEY SHARE at least). It looks whether there is something to do, and mostly there is not.
--- Of the owner, since what is hidden is out of the caller's sight; answers nothing.
+-- Hides or restores objects and relationships as the tombstones of entities that are bound to them or that they name
+-- demand; restore_objects does the work.
+-- Every write of objects or relationships calls it with the canonical ids just written, in the same transaction and
+-- after the heads, so that a tombstone issued meanwhile covers them too; a write of a relationship first locks its ends
+-- (at least FOR KEY SHARE). Usually there is nothing to do.
+-- Security definer, since hidden rows are not visible to the caller; returns nothing.
 CREATE OR REPLACE FUNCTION settle_objects(p_tenant text, p_objects uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

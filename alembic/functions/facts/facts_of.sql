@@ -1,6 +1,6 @@
--- The facts about an entity, or by some predicates, that stand at the two times and are sure and trusted enough: the latest
--- 2,000, and where there are more the 2,000 that have the most telling of a query's terms, without those that a better one
--- contradicts unless p_contradicted says so. Runs with the rights of its caller.
+-- Returns the facts about an entity, or by some predicates, that stand at the two times and have enough confidence and
+-- trust: the latest 2,000; where there are more, also the 2,000 that match a query's terms best, without overruled ones
+-- unless p_contradicted. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION facts_of(
     p_tenant text, p_project text, p_entity uuid, p_relations uuid[], p_terms text[], p_idf double precision[],
     p_valid timestamptz, p_known timestamptz, p_scope text, p_confidence double precision, p_trust double precision,
@@ -11,7 +11,7 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
 DECLARE
-    -- Written out: which index serves depends on it.
+    -- Dynamic, because the best index depends on which argument is given.
     v_all text := format(
         'SELECT f.fact_id, f.created_at, f.terms FROM graph_facts f '
         'CROSS JOIN LATERAL (SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, $1, $6)) '
@@ -28,7 +28,7 @@ BEGIN
     EXECUTE format('SELECT ARRAY(SELECT f.fact_id FROM (%s) f ORDER BY f.created_at DESC, f.fact_id LIMIT 2000)', v_all)
     INTO v_facts USING p_tenant, p_project, p_entity, p_relations, p_valid, p_known, p_scope, p_confidence, p_trust;
     IF cardinality(v_facts) = 2000 THEN
-        -- Contradicted ones are told apart one after the other, until there are enough: it takes its time.
+        -- is_overruled is expensive, so it is called only until there are enough.
         EXECUTE format(
             'SELECT ARRAY(SELECT b.fact_id FROM ('
             '    SELECT f.fact_id FROM (%s) f ORDER BY ('
