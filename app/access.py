@@ -2,12 +2,13 @@
 
 import hashlib
 import secrets
-from typing import Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import msgspec
 import uuid_utils
 
-from app.db.scope import CROSS_PROJECT, Scope
+from app.db.database import Row
+from app.db.scope import CROSS_PROJECT, Scope, ScopedFunction
 from app.errors import BadRequest, NotFound
 
 SCOPES = (
@@ -29,12 +30,14 @@ SCOPES = (
 AGENT_SCOPES = tuple(scope for scope in SCOPES if scope != "admin" and not scope.startswith("graph:admin"))
 
 Kind = Literal["agent", "admin", "platform"]
+# The kinds of requests that rate limits count separately.
+Work = Literal["read", "write", "admin", "expand"]
 
 PLATFORM_KEY_ID = "00000000-0000-0000-0000-000000000000"
 
 
 class Principal(Scope, frozen=True, kw_only=True):
-    """Who calls; it is also the scope of their transactions."""
+    """The authenticated caller, which is also the scope of their transactions."""
 
     key_id: str
     kind: Kind
@@ -47,19 +50,25 @@ class Principal(Scope, frozen=True, kw_only=True):
         return self.kind == "admin"
 
     def across_projects(self) -> Self:
-        """The same caller over all projects of the tenant, when the key is bound to none."""
+        """Return the caller with access to all projects of the tenant, unless an agent or bound to a project."""
         if self.kind == "agent" or self.key_project is not None:
             return self
         return msgspec.structs.replace(self, reach=CROSS_PROJECT)
 
 
+class AuthenticatedCall(Protocol):
+    """Authenticates the caller and calls a SQL function in their scope, in one round trip."""
+
+    async def __call__(self, function: ScopedFunction, *arguments: Any) -> tuple[Principal, list[Row]]: ...
+
+
 def new_id() -> str:
-    """A new UUIDv7."""
+    """Return a new UUIDv7."""
     return str(uuid_utils.uuid7())
 
 
 def new_secret() -> str:
-    """256 random bits, in characters that need no quoting anywhere."""
+    """Return 256 random bits in characters that need no quoting in shells, URLs or headers."""
     while True:
         secret = secrets.token_urlsafe(32)
         if "_" not in secret:
@@ -67,19 +76,19 @@ def new_secret() -> str:
 
 
 def hash_secret(secret: str) -> bytes:
-    """What is stored of a secret."""
+    """Return the hash by which a secret is stored and looked up."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 def format_key(key_id: str, secret: str) -> str:
-    """The key as its holder sees it, once."""
+    """Return the key as its holder sends it."""
     return f"pk_{key_id.replace('-', '')}_{secret}"
 
 
 def require_project(who: Principal) -> str:
-    """The project the caller works in; a key that spans projects has to name one."""
+    """Return the project of the caller or raise BadRequest when a key that spans projects names none."""
     if who.project_id is None:
-        raise BadRequest("X-Project-Id: this key spans projects, so name one.", code="project_required")
+        raise BadRequest("X-Project-Id: this key spans projects; name the one to use.", code="project_required")
     return who.project_id
 
 
@@ -87,7 +96,7 @@ def acting_scope(who: Principal, tenant_id: str | None) -> Scope:
     """Return the scope of an administrative call: the caller's tenant, or the one the platform key names."""
     if who.kind == "platform":
         if tenant_id is None:
-            raise BadRequest("tenant_id: the platform key belongs to no tenant, so name one.", code="tenant_required")
+            raise BadRequest("tenant_id: the platform key belongs to no tenant; name one.", code="tenant_required")
         return Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)
     if tenant_id is not None and tenant_id != who.tenant_id:
         raise NotFound(f"tenant_id: there is no tenant {tenant_id}.", code="tenant_not_found")

@@ -1,4 +1,4 @@
-"""Batches: many items in one request, all or none, or each on its own with a result for each."""
+"""Batches: many items in one request, either atomic or with a result for each item."""
 
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item", bound=msgspec.Struct)
 
 
 class ItemError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why one item of a batch was refused."""
+    """The error of one item of a batch."""
 
     code: str
     message: str
@@ -21,13 +21,13 @@ class ItemError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_size(items: list[Any], name: str) -> None:
-    """Refuses a batch that is too long."""
+    """Raise BadRequest for a batch that is too long."""
     if len(items) > MAX_BATCH:
-        raise BadRequest(f"{name}: at most {MAX_BATCH} at once, this has {len(items)}.", code="batch_too_large")
+        raise BadRequest(f"{name}: at most {MAX_BATCH} items in one request, got {len(items)}.", code="batch_too_large")
 
 
 def convert_item(item: dict[str, Any], kind: type[Item]) -> Item:
-    """One item as its type."""
+    """Return an item as its type, or raise BadRequest that names the field."""
     try:
         return msgspec.convert(item, kind)
     except msgspec.ValidationError as problem:
@@ -35,7 +35,7 @@ def convert_item(item: dict[str, Any], kind: type[Item]) -> Item:
 
 
 def stop_if_atomic(name: str, *, atomic: bool, errors: dict[int, AppError]) -> None:
-    """Refuses the whole batch for its first error, which is named by its index."""
+    """Raise the first error of an atomic batch, with the index of its item."""
     if atomic and errors:
         index, problem = min(errors.items())
         problem.message = f"{name}[{index}]: {problem.message}"
@@ -44,5 +44,5 @@ def stop_if_atomic(name: str, *, atomic: bool, errors: dict[int, AppError]) -> N
 
 
 def item_error(problem: AppError) -> ItemError:
-    """What a result says of its error."""
+    """Return an error as part of an item's result."""
     return ItemError(code=problem.code, message=problem.message, details=problem.details)

@@ -1,4 +1,4 @@
-"""One frozen Settings, read once from the environment; every variable is described where it is declared."""
+"""Settings of a process, read once from the environment; each variable is described where it is declared."""
 
 import base64
 import ipaddress
@@ -115,7 +115,7 @@ def _url(raw: str) -> str:
     scheme, separator, rest = raw.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
         raise ValueError("expected postgresql://user:password@host:port/database")
-    # A SQLAlchemy style URL names its driver; libpq wants to see none.
+    # A SQLAlchemy style URL names its driver, which libpq does not accept.
     url = f"postgresql://{rest}"
     try:
         conninfo_to_dict(url)
@@ -131,7 +131,7 @@ def _setting(variable: str, parse: Callable[[str], Any], default: Any, help_text
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the environment says; app/docs/configuration.md is generated from it."""
+    """The settings of a process; app/docs/configuration.md is generated from them."""
 
     database_url: str | None = _setting(
         "DATABASE_URL",
@@ -143,16 +143,22 @@ class Settings:
         "DATABASE_MIGRATION_URL",
         _url,
         None,
-        "Where `palimpsest migrate` connects: as palimpsest_owner, or a role that may become it. Unset: DATABASE_URL.",
+        "Where `palimpsest migrate` connects, as palimpsest_owner or a role that can become it. Unset: DATABASE_URL.",
     )
     database_direct_url: str | None = _setting(
-        "DATABASE_DIRECT_URL", _url, None, "Past a transaction-mode pooler, for LISTEN. Unset: DATABASE_URL."
+        "DATABASE_DIRECT_URL",
+        _url,
+        None,
+        "A connection that bypasses a transaction-mode pooler, for LISTEN. Unset: DATABASE_URL.",
     )
     prepared_statements: bool = _setting(
-        "PREPARED_STATEMENTS", _boolean, True, "Turn off behind a pooler that does not carry prepared statements."
+        "PREPARED_STATEMENTS", _boolean, True, "Turn off behind a pooler that does not support prepared statements."
     )
     pool_size: int = _setting(
-        "DATABASE_POOL_SIZE", _whole(1, 500), 8, "Connections of each process and kind (hot path; transactions)."
+        "DATABASE_POOL_SIZE",
+        _whole(1, 500),
+        8,
+        "Connections of each process in each of its two pools (single calls; transactions).",
     )
     home: Path = _setting(
         "PALIMPSEST_HOME",
@@ -165,10 +171,16 @@ class Settings:
     web_processes: int = _setting("WEB_CONCURRENCY", _whole(1, 64), 1, "API processes that share the port.")
     log_level: str = _setting("LOG_LEVEL", _level, "info", "debug, info, warning or error.")
     rls_policy_strict: bool = _setting(
-        "RLS_POLICY_STRICT", _boolean, True, "Refuse to start when role or policies drifted; off: warn only."
+        "RLS_POLICY_STRICT",
+        _boolean,
+        True,
+        "Refuse to start when the role or policies are not as expected; off: only warn.",
     )
     platform_key: str | None = _setting(
-        "PLATFORM_KEY", _secret, None, "The key that makes tenants over HTTP. Unset: only one made on the command line."
+        "PLATFORM_KEY",
+        _secret,
+        None,
+        "The key that creates tenants over HTTP. Unset: only the one created on the command line.",
     )
     cursor_secret: str | None = _setting(
         "CURSOR_SECRET", _secret, None, "Signs page cursors. Unset: a secret kept in the database."
@@ -183,10 +195,10 @@ class Settings:
         "LEGAL_HOLD_DENIED",
         _names,
         frozenset(),
-        "Names of held entities, separated by commas, whose past not even administrators read; * = all.",
+        "Names of entities under legal hold, separated by commas, whose history administrators cannot read; * = all.",
     )
     metrics_token: str | None = _setting(
-        "METRICS_TOKEN", _secret, None, "When set, /metrics wants it as a bearer token."
+        "METRICS_TOKEN", _secret, None, "When set, /metrics requires it as a bearer token."
     )
     max_body_bytes: int = _setting(
         "MAX_BODY_BYTES", _whole(1024, 256 * 1024 * 1024), 8 * 1024 * 1024, "Largest request body."
@@ -195,7 +207,7 @@ class Settings:
         "RATE_LIMIT_READ",
         _whole(0, 10**9),
         600_000,
-        "Reads a minute for each key, unless it carries its own; 0 = no limit.",
+        "Reads a minute for each key that has no limit of its own; 0 = no limit.",
     )
     rate_limit_write: int = _setting(
         "RATE_LIMIT_WRITE", _whole(0, 10**9), 120_000, "Writes a minute for each key; 0 = no limit."
@@ -207,20 +219,20 @@ class Settings:
         "RATE_LIMIT_EXPAND",
         _whole(0, 10**9),
         30,
-        "Expansions of the graph a minute for each key, which count as reads too; 0 = no limit.",
+        "Graph expansions a minute for each key, which also count as reads; 0 = no limit.",
     )
     expand_cap: int = _setting(
-        "EXPAND_CAP", _whole(2, 10**6), 60_000, "An expansion's limitNodes times its depth stays below this."
+        "EXPAND_CAP", _whole(2, 10**6), 60_000, "Upper bound of an expansion's limitNodes times its depth."
     )
     worker_concurrency: int = _setting("WORKER_CONCURRENCY", _whole(1, 500), 10, "Jobs a worker runs at once.")
     lease_seconds: float = _setting(
-        "LEASE_SECONDS", _decimal(0.5, 3600), 30.0, "How long a worker holds a job unheard."
+        "LEASE_SECONDS", _decimal(0.5, 3600), 30.0, "How long a worker holds a job without renewing its lease."
     )
     poll_seconds: float = _setting(
-        "POLL_SECONDS", _decimal(0.05, 60), 1.0, "How often a worker looks when nobody wakes it."
+        "POLL_SECONDS", _decimal(0.05, 60), 1.0, "How often a worker polls when it is not notified."
     )
     drain_seconds: float = _setting(
-        "DRAIN_SECONDS", _decimal(0, 600), 25.0, "How long running work may finish at SIGTERM."
+        "DRAIN_SECONDS", _decimal(0, 600), 25.0, "How long running work may continue after SIGTERM."
     )
     embedding_model: str | None = _setting(
         "EMBEDDING_MODEL",
@@ -232,48 +244,59 @@ class Settings:
         "EMBEDDING_DIMENSIONS",
         _whole(1, 100_000),
         None,
-        "Refuse to start unless vectors of the active model are so long. Unset: as they are.",
+        "Refuse to start unless the active model has this many dimensions. Unset: any.",
     )
-    ollama_url: str = _setting("OLLAMA_URL", _address, "http://127.0.0.1:11434", "Where ollama answers.")
+    ollama_url: str = _setting("OLLAMA_URL", _address, "http://127.0.0.1:11434", "Address of Ollama.")
     openai_base_url: str = _setting(
         "OPENAI_BASE_URL",
         _address,
         "https://api.openai.com/v1",
-        "Where OpenAI, or a server that speaks its API, answers.",
+        "Address of OpenAI, or of a server with the same API.",
     )
-    openai_api_key: str | None = _setting("OPENAI_API_KEY", _word, None, "The key for it, where it wants one.")
-    voyage_base_url: str = _setting("VOYAGE_BASE_URL", _address, "https://api.voyageai.com/v1", "Where Voyage answers.")
-    voyage_api_key: str | None = _setting("VOYAGE_API_KEY", _word, None, "The key for Voyage.")
+    openai_api_key: str | None = _setting(
+        "OPENAI_API_KEY", _word, None, "The API key for OPENAI_BASE_URL, if it needs one."
+    )
+    voyage_base_url: str = _setting("VOYAGE_BASE_URL", _address, "https://api.voyageai.com/v1", "Address of Voyage.")
+    voyage_api_key: str | None = _setting("VOYAGE_API_KEY", _word, None, "The API key for Voyage.")
     embedding_timeout_seconds: float = _setting(
-        "EMBEDDING_TIMEOUT_SECONDS", _decimal(0.1, 600), 30.0, "How long an embedding provider may take to answer."
+        "EMBEDDING_TIMEOUT_SECONDS", _decimal(0.1, 600), 30.0, "Timeout of a request to an embedding provider."
     )
     embed_batch_size: int = _setting("EMBED_BATCH_SIZE", _whole(1, 1000), 32, "Texts embedded and stored at once.")
     embed_breaker_min_attempts: int = _setting(
-        "EMBED_BREAKER_MIN_ATTEMPTS", _whole(1, 10**6), 30, "Attempts in five minutes before a failure rate counts."
+        "EMBED_BREAKER_MIN_ATTEMPTS",
+        _whole(1, 10**6),
+        30,
+        "Attempts within five minutes before the failure rate is considered.",
     )
     embed_failure_rate_breaker: float = _setting(
-        "EMBED_FAILURE_RATE_BREAKER", _decimal(0, 1), 0.4, "Share of failures above which a provider is left alone."
+        "EMBED_FAILURE_RATE_BREAKER",
+        _decimal(0, 1),
+        0.4,
+        "Failure rate above which the circuit breaker of a provider opens.",
     )
     embed_breaker_half_open_seconds: float = _setting(
         "EMBED_BREAKER_HALF_OPEN_SECONDS",
         _decimal(0.01, 86_400),
         120.0,
-        "How often a provider that is left alone is asked again, with three texts at the most.",
+        "How often a provider with an open breaker is tried again, with at most three texts.",
     )
     embed_reembed_seconds: float = _setting(
-        "EMBED_REEMBED_SECONDS", _decimal(0, 86_400), 30.0, "What changes again sooner than this waits to be embedded."
+        "EMBED_REEMBED_SECONDS",
+        _decimal(0, 86_400),
+        30.0,
+        "A text that changes again within this time waits before it is embedded again.",
     )
     document_fetch: bool = _setting(
-        "DOCUMENT_FETCH", _boolean, True, "Whether documents may be pages that are fetched from the web."
+        "DOCUMENT_FETCH", _boolean, True, "Whether documents may be fetched from the web by URL."
     )
     document_fetch_networks: frozenset[str] = _setting(
         "DOCUMENT_FETCH_NETWORKS",
         _networks,
         frozenset(),
-        "Networks in CIDR form, separated by commas, that pages are fetched from although they are not public.",
+        "Private networks (CIDR, separated by commas) from which documents may be fetched.",
     )
     document_fetch_seconds: float = _setting(
-        "DOCUMENT_FETCH_SECONDS", _decimal(0.1, 600), 30.0, "How long fetching a page may take as a whole."
+        "DOCUMENT_FETCH_SECONDS", _decimal(0.1, 600), 30.0, "Timeout of fetching one document, in total."
     )
     otlp_endpoint: str | None = _setting(
         "OTEL_EXPORTER_OTLP_ENDPOINT", _endpoint, None, "Where traces go (OTLP over HTTP). Unset: no traces."
@@ -281,7 +304,7 @@ class Settings:
 
     @property
     def embedded(self) -> bool:
-        """Whether the embedded PostgreSQL is in use."""
+        """Whether the embedded PostgreSQL is used."""
         return self.database_url is None and self.database_migration_url is None
 
 
@@ -289,7 +312,7 @@ ENVIRONMENT_VARIABLES: tuple[str, ...] = tuple(item.metadata["variable"] for ite
 
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings of this process; an unusable value is a ConfigError that names its variable."""
+    """Return the settings of this process, or raise ConfigError that names the variable."""
     source = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     for item in fields(Settings):

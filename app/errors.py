@@ -1,19 +1,19 @@
-"""The tree of errors a caller can meet; each has a stable code and an HTTP status.
+"""The tree of errors that callers receive; each has a stable code and an HTTP status.
 
 AppError
 ├── BadRequest                 400  the request is malformed; the message names the field
 │   ├── CursorInvalid               forged, damaged, or made for another list
 │   └── CursorExpired               older than its time to live
 ├── Unauthenticated            401  no key, or one that is unknown, revoked or expired
-├── Forbidden                  403  the key may not do this
-├── NotFound                   404  unknown, hidden, or of another tenant: all alike
+├── Forbidden                  403  the key is not allowed to do this
+├── NotFound                   404  unknown, hidden, or of another tenant, without distinction
 ├── Conflict                   409  the state does not allow it
 ├── TooLarge                   413  the body is over the limit
 ├── Unprocessable              422  well formed, but fails its schema
-├── RateLimited                429  the key's budget for this kind of work, or a repair's, is used up
+├── RateLimited                429  the rate limit of the key, or the budget of a repair, is used up
 ├── Unavailable                503  the database cannot be reached, or is not ready
-├── ReplayedError              4xx  the stored answer to an Idempotency-Key
-└── StartupError               (no status) the process refuses to start, and says what to do
+├── ReplayedError              4xx  the stored error response of an Idempotency-Key
+└── StartupError               (no status) the process cannot start; the message says what to do
     └── ConfigError                 a setting in the environment is missing or wrong
 """
 
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 
 class AppError(Exception):
-    """An error that is part of the product."""
+    """An error that callers receive."""
 
     status: int = 500
     default_code: ClassVar[str] = "internal_error"
@@ -34,7 +34,7 @@ class AppError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that belong to the answer."""
+        """Headers of the error response."""
         return {}
 
 
@@ -47,7 +47,7 @@ class CursorInvalid(BadRequest):
     default_code = "cursor_invalid"
 
     def __init__(self) -> None:
-        super().__init__("The cursor is not one this list handed out; start again without it.")
+        super().__init__("The cursor was not issued for this list; start again without it.")
 
 
 class CursorExpired(BadRequest):
@@ -116,7 +116,7 @@ class Unavailable(AppError):
 
 
 class ReplayedError(AppError):
-    """An error that was stored as the answer to an Idempotency-Key, given again."""
+    """The stored error response of an Idempotency-Key, returned again."""
 
     def __init__(self, status: int, code: str, message: str, details: dict[str, Any]) -> None:
         super().__init__(message, code=code, details=details)
@@ -128,7 +128,7 @@ class ReplayedError(AppError):
 
 
 class StartupError(AppError):
-    """The process refuses to start; the message says why and what to do."""
+    """The process cannot start; the message says why and what to do."""
 
     default_code = "startup_refused"
 

@@ -8,27 +8,27 @@ import msgspec
 
 from app.errors import BadRequest
 
-PLACE = re.compile(r"^(?P<message>.*?)(?: - at `(?P<kind>key in )?\$(?P<path>.*)`)?$", flags=re.DOTALL)
+LOCATION = re.compile(r"^(?P<message>.*?)(?: - at `(?P<kind>key in )?\$(?P<path>.*)`)?$", flags=re.DOTALL)
 NAMED_FIELD = re.compile(r"^Object (?:contains unknown|missing required) field `(?P<name>.*)`$", flags=re.DOTALL)
 
 
-# What the decoder says, in words that help.
-PLAINER = {
+# Clearer wording for messages of the decoder.
+REWORDED = {
     "Invalid RFC3339 encoded datetime": "not a time such as 2026-01-31T12:00:00Z",
     "Expected `datetime` with a timezone component": "a time with a zone, such as 2026-01-31T12:00:00Z",
 }
 
 
 def as_utc(moment: datetime, field: str, *, code: str | None = None) -> datetime:
-    """The same moment in UTC; one that no calendar of ours holds is refused."""
+    """Return the time in UTC, or raise BadRequest outside the years 1 to 9999."""
     try:
         return moment.astimezone(UTC)
     except OverflowError as problem:
-        raise BadRequest(f"{field}: outside the years 1 to 9999.", code=code) from problem
+        raise BadRequest(f"{field}: must be within the years 1 to 9999.", code=code) from problem
 
 
 def parse_moment(text: str | None, field: str, *, code: str | None = None) -> datetime | None:
-    """A time in a query string; one without a zone is refused, since nobody could say when it is."""
+    """Parse a time of a query string, or raise BadRequest; a time zone is required."""
     if text is None:
         return None
     try:
@@ -42,10 +42,10 @@ def parse_moment(text: str | None, field: str, *, code: str | None = None) -> da
 
 
 def invalid_body(problem: msgspec.ValidationError, kind: Any, *, place: str = "body") -> BadRequest:
-    """The error for a body (or what else is of a type) that does not fit: names the field and what was expected."""
-    match = PLACE.match(str(problem))
+    """Return the error for a value that does not fit its type, with the field and what was expected."""
+    match = LOCATION.match(str(problem))
     assert match is not None
-    message = PLAINER.get(match["message"], match["message"])
+    message = REWORDED.get(match["message"], match["message"])
     path = (match["path"] or "").lstrip(".")
     message = name_choices(message, kind, path)
     named = NAMED_FIELD.match(message)
@@ -57,7 +57,7 @@ def invalid_body(problem: msgspec.ValidationError, kind: Any, *, place: str = "b
 
 
 def name_choices(message: str, kind: Any, path: str = "") -> str:
-    """What the decoder says of a value within a type; of a wrong word, which words there are."""
+    """Return the decoder's message, replaced by the allowed words where a word is not among them."""
     if not message.startswith("Invalid enum value"):
         return message
     words = _choices(msgspec.inspect.type_info(kind), re.findall(r"[^.\[\]]+|\[\.*\d*\]", path))
@@ -65,7 +65,7 @@ def name_choices(message: str, kind: Any, path: str = "") -> str:
 
 
 def _choices(kind: Any, path: list[str]) -> list[str]:
-    """The words that a type allows at a place within it."""
+    """Return the words that a type allows at a path within it."""
     if isinstance(kind, msgspec.inspect.Metadata):
         return _choices(kind.type, path)
     if isinstance(kind, msgspec.inspect.UnionType):

@@ -13,7 +13,6 @@ from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 
 from app.config import Settings, read_settings
-from app.cursors import CursorSecret
 from app.db.catalogue import find_drift
 from app.db.database import Database
 from app.db.schema import load_metadata
@@ -22,6 +21,7 @@ from app.domains import modules_of
 from app.embeddings.embedders import Embedders
 from app.errors import AppError, ConfigError, StartupError
 from app.jobs.registry import JobContext, Registry
+from app.paging import CursorSigner
 from app.signing import Signer
 from app.telemetry.logs import configure_logs
 from app.telemetry.traces import configure_traces
@@ -85,7 +85,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     authenticator = Authenticator(database, settings.platform_key)
     limiter = RateLimiter(database, settings)
     usage = KeyUsage(database)
-    cursors = CursorSecret()
+    cursors = CursorSigner()
     context = ServiceContext(db=database, settings=settings)
     provided = [
         Provided(background=(usage.run,), close=(usage.flush,)),

@@ -38,9 +38,14 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
         as_of: datetime | None = None,
         scope: str | None = None,
         hold_denied: frozenset[str] = frozenset(),
+        held: bool = True,
     ) -> Self:
-        """Return the context of a caller's read; raise Forbidden or BadRequest for an `as_of` they may not use."""
-        return cls(who=reader(who, as_of), valid_at=valid_at, as_of=as_of, scope=scope, hold_denied=hold_denied)
+        """Return the context of a caller's read; raise Forbidden or BadRequest for an `as_of` they may not use.
+
+        Without `held` not even administrators who look back read what a legal hold hides.
+        """
+        allowed = reader(who, as_of)
+        return cls(who=allowed if held else who, valid_at=valid_at, as_of=as_of, scope=scope, hold_denied=hold_denied)
 
     def parameters(self) -> dict[str, Any]:
         """Return the context as parameters of a statement."""

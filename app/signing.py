@@ -1,4 +1,4 @@
-"""Ed25519 signatures of what auditors keep, by a key of the environment or of the database."""
+"""Ed25519 signatures of receipts, by a key from the settings or the database."""
 
 import base64
 
@@ -12,27 +12,27 @@ SIGNING_SEED = "SELECT secret FROM service_secrets WHERE name = 'signing'"
 
 
 class Signer:
-    """Signs texts; `seed` comes from the settings, or from the database when first needed."""
+    """Signs texts with the key of `seed`, or with one read from the database when first needed."""
 
     def __init__(self, db: Database, seed: bytes | None) -> None:
         self._db = db
         self._key = None if seed is None else Ed25519PrivateKey.from_private_bytes(seed)
 
-    async def _loaded(self) -> Ed25519PrivateKey:
+    async def _load_key(self) -> Ed25519PrivateKey:
         if self._key is None:
             (row,) = await self._db.call(SIGNING_SEED)
             self._key = Ed25519PrivateKey.from_private_bytes(bytes(row["secret"]))
         return self._key
 
     async def sign(self, text: str) -> bytes:
-        """The signature of a text in UTF-8."""
-        return (await self._loaded()).sign(text.encode())
+        """Return the signature of a text in UTF-8."""
+        return (await self._load_key()).sign(text.encode())
 
     async def public_key(self) -> bytes:
-        """The 32 bytes by which signatures are verified."""
-        return (await self._loaded()).public_key().public_bytes_raw()
+        """Return the 32 bytes that verify signatures."""
+        return (await self._load_key()).public_key().public_bytes_raw()
 
 
-def encoded(data: bytes) -> str:
-    """Bytes as they go out."""
+def encode_base64(data: bytes) -> str:
+    """Return bytes in base64."""
     return base64.b64encode(data).decode()

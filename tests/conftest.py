@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -22,10 +23,19 @@ from app.db import migrations
 from app.db.embedded import EmbeddedServer
 from app.db.rls import APP_ROLE, OWNER_ROLE
 from app.tenancy.schemas import KeyCreate, ProjectCreate, TenantCreate
+from tests import function_calls
 from tests.service import RunningService, start_service
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = f"palimpsest_test_template_{os.getpid()}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report which SQL functions a long run executed; refuse to share one server among processes."""
+    config.pluginmanager.register(function_calls)
+    # Some tests change the server's roles.
+    if os.environ.get("TEST_DATABASE_URL") and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("TEST_DATABASE_URL names one server, and test processes cannot share it: use -n 0.")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -137,11 +147,16 @@ def template(superuser_conninfo: str, app_password: str) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
     there = make_conninfo(superuser_conninfo, dbname=TEMPLATE)
     migrations.ensure_roles(there)
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
+        for role in (APP_ROLE, OWNER_ROLE):
+            # Shadowed variables, assignments of another width and surplus rows are mistakes, not warnings.
+            connection.execute(f"ALTER ROLE {role} SET plpgsql.extra_errors = 'all'".encode())
     if app_password:
         with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
             for role in (APP_ROLE, OWNER_ROLE):
                 connection.execute(f"ALTER ROLE {role} LOGIN PASSWORD '{app_password}'".encode())
     migrations.upgrade(there)
+    function_calls.count_calls(superuser_conninfo)
     yield TEMPLATE
     with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE} WITH (FORCE)".encode())
@@ -162,6 +177,7 @@ def cloned(superuser_conninfo: str, template: str, password: str = "") -> Iterat
             app=make_conninfo(superuser_conninfo, dbname=name, user=APP_ROLE, **extra),
         )
     finally:
+        function_calls.collect_calls(make_conninfo(superuser_conninfo, dbname=name))
         with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
@@ -215,7 +231,8 @@ class Tenancy:
         if fields.get("kind", "agent") == "agent":
             fields = {"agent_id": "robin", "project_id": "default", **fields}
         data = KeyCreate(tenant_id=tenant_id, **fields)
-        return administration.with_database(self.database.settings(), lambda db: administration.create_key(db, data))
+        issue = administration.create_key
+        return msgspec.to_builtins(administration.with_database(self.database.settings(), lambda db: issue(db, data)))
 
 
 @pytest.fixture(scope="module")

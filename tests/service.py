@@ -47,7 +47,7 @@ def clean_environment(**variables: str) -> dict[str, str]:
 
 
 def palimpsest(*arguments: str, timeout: Any = 60, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end."""
+    """Run the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "app.cli", *arguments],
         cwd=ROOT,
@@ -72,18 +72,20 @@ def spawn(*arguments: str, log: Path, **variables: str) -> subprocess.Popen[byte
         )
 
 
-def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 180) -> None:
     """Returns once /ready answers 200; fails with the log when it does not."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise AssertionError(f"the service ended with {process.returncode}:\n{log.read_text(errors='replace')}")
-        try:
-            if httpx.get(f"{url}/ready", timeout=2).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.05)
+    # One client, without certificates: loading them takes longer than the request.
+    with httpx.Client(timeout=2, verify=False) as client:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise AssertionError(f"the service ended with {process.returncode}:\n{log.read_text(errors='replace')}")
+            try:
+                if client.get(f"{url}/ready").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
     raise AssertionError(f"not ready after {seconds} s:\n{log.read_text(errors='replace')}")
 
 
@@ -103,7 +105,7 @@ def start_service(database_url: str, *arguments: str, **variables: str) -> Itera
             stop(process)
 
 
-def stop(process: subprocess.Popen[bytes], *, seconds: float = 40) -> int:
+def stop(process: subprocess.Popen[bytes], *, seconds: float = 90) -> int:
     """Asks a process to end and waits for it."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from app import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -135,13 +136,12 @@ def test_the_image_runs_as_the_same_user() -> None:
 
 
 def test_no_image_is_latest_and_ours_carries_the_version_of_the_project() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     for image in images():
         repository, _, tag = image.rpartition(":")
         assert repository, f"{image} has no tag"
         assert tag not in {"", "latest"}, image
         if repository.rpartition("/")[2] == "palimpsest":
-            assert tag == version, image
+            assert tag == __version__, image
 
 
 def test_every_variable_is_one_the_service_knows() -> None:

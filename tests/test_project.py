@@ -1,5 +1,6 @@
 """The project keeps its word: documentation, lock file, package and layout say what is the case."""
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app import __version__
 from tests.service import ROOT
 
 ARCHITECTURE = (ROOT / "app/docs/architecture.md").read_text()
@@ -37,6 +39,13 @@ def test_every_dependency_has_its_line_in_the_documentation() -> None:
         )
 
 
+def test_the_version_is_written_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "app.__version__"}
+    assert importlib.metadata.version("palimpsest") == __version__
+
+
 @pytest.mark.slow
 def test_a_built_package_carries_its_migrations_and_pages(tmp_path: Path) -> None:
     import shutil
@@ -62,8 +71,11 @@ def test_a_built_package_carries_its_migrations_and_pages(tmp_path: Path) -> Non
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"palimpsest-{__version__}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"app/_alembic/env.py", "app/web/reference.html", "app/providers/wordpiece.txt"} <= names
+    pages = [*(ROOT / "app/docs").glob("*.md"), *(ROOT / "app/docs").glob("*.html")]
+    assert {path.relative_to(ROOT).as_posix() for path in pages} <= names
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "app").rglob("*.py")}
     carried = {
         path.relative_to(ROOT)

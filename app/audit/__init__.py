@@ -1,4 +1,4 @@
-"""The audit log: who did what and when, with ids and never content, in a chain that shows tampering."""
+"""The audit log: who did what and when, with ids and never content, in a hash chain that reveals tampering."""
 
 from app.domains import Domain
 

@@ -1,4 +1,4 @@
-"""Branches: lanes in which objects evolve. Each project has a `main`, and so have objects of no project."""
+"""Branches: separate lines of versions of objects. Each project has a `main`; so have objects of no project."""
 
 from app.domains import Domain
 

@@ -1,4 +1,4 @@
-"""Tables of the room branches."""
+"""Tables of branches."""
 
 from sqlalchemy import Column, DateTime, ForeignKeyConstraint, Index, PrimaryKeyConstraint, Table, Text, Uuid
 

@@ -1,4 +1,4 @@
-"""Memory cards: what is known of an entity in one scope and garden, written up for reading and kept in step."""
+"""Memory cards: a summary of what is known about an entity in one scope and garden, rebuilt when its facts change."""
 
 from app.domains import Domain
 

@@ -1,16 +1,16 @@
-"""All SQL of memory cards."""
+"""SQL of memory cards."""
 
 from sqlalchemy import TextClause, text
 
-from app.cards.building import MIN_CONFIDENCE
+from app.cards.builder import MIN_CONFIDENCE
 
-# What the cards of an entity are made of, at these places (NULL: all).
+# The facts of the cards of an entity, of these scopes and owners (NULL: all).
 READ_CARD_FACTS = "SELECT * FROM read_card_facts(%(entity)s::uuid, %(places)s::json)"
-# Keeps what was made of it, unless something was forgotten or restored meanwhile.
+# Store built cards, unless something was erased or restored in between.
 STORE_CARDS = """
     SELECT store_cards(%(entity)s::uuid, %(read_at)s::timestamptz, %(places)s::json, %(cards)s::json) AS refused"""
-# The places where the caller sees facts or cards of an entity.
-PLACES = """
+# The scopes and owners of the facts and cards of an entity that the caller may read.
+OWNERS = """
     SELECT f.scope, f.owner_key FROM graph_facts f
     WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.subject_entity_id = %(entity)s::uuid
       AND (%(scope)s::text IS NULL OR f.scope = %(scope)s)
@@ -21,14 +21,14 @@ PLACES = """
     ORDER BY scope, owner_key"""
 
 _LIVE = "f.retracted_at IS NULL AND f.valid_from <= now() AND f.valid_until > now()"
-# Sure enough to be told; and trusted enough, where the project judges its sources.
-_TOLD = f"""f.confidence * CASE WHEN coalesce((
+# Of enough confidence for a card; times trust, where the project scores its sources.
+_SHOWN = f"""f.confidence * CASE WHEN coalesce((
         SELECT p.settings ->> 'trust_mode' FROM projects p
         WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s), 'off') = 'off'
     THEN 1 ELSE f.source_trust END >= {MIN_CONFIDENCE}"""  # noqa: S608 - a number of ours, never input
-# Written, closed, weighed or taken back since the card was made; begun or ended since; in a conflict that was found or
-# decided since. What was hidden or restored has taken the card with it. Of the two facts of a conflict, both of one
-# place, either will do.
+# Written, closed, changed in confidence or retracted since the card was built; became or ceased to be valid since; in a
+# conflict detected or resolved since. Hiding or restoring a fact deletes the card itself. Both facts of a conflict have
+# the same scope and owner, so that it is enough to look at one of them.
 _CHANGED = """(
     f.updated_at >= c.built_at
     OR (f.retracted_at IS NULL AND ((f.valid_from > c.built_at AND f.valid_from <= now())
@@ -36,11 +36,11 @@ _CHANGED = """(
     OR EXISTS (SELECT FROM fact_conflicts k
                WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id
                  AND (k.detected_at >= c.built_at OR k.resolved_at >= c.built_at)))"""
-# Cards with the names their entities have now, and what became of their facts since; in the order of the entities.
+# Cards with the current names of their entities and the changes of their facts since, ordered by entity.
 _CARDS = f"""
     SELECT c.card_id, c.entity_id, c.scope, c.garden_id, c.content, c.facts, c.omitted, c.built_at,
            c.built_at < now() - make_interval(secs => %(max_age)s) AS aged,
-           e.canonical, e.kind, e.aliases, s.told, s.changed, s.divergent
+           e.canonical, e.kind, e.aliases, s.shown, s.changed, s.divergent
     FROM (SELECT c.* FROM memory_cards c
           WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s{{where}}
           ORDER BY c.entity_id, c.card_id LIMIT %(limit)s) c
@@ -50,37 +50,37 @@ _CARDS = f"""
                      WHERE a.tenant_id = %(tenant)s AND a.entity_id = x.entity_id ORDER BY a.alias_norm) AS aliases
         FROM graph_entities x WHERE x.tenant_id = %(tenant)s AND x.entity_id = c.entity_id OFFSET 0) e
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE f.live AND f.told) AS told, coalesce(bool_or(f.changed), false) AS changed,
+        SELECT count(*) FILTER (WHERE f.live AND f.shown) AS shown, coalesce(bool_or(f.changed), false) AS changed,
                coalesce(array_agg(f.fact_id ORDER BY f.updated_at DESC, f.fact_id)
                             FILTER (WHERE f.live AND f.changed), '{{{{}}}}') AS divergent
-        FROM (SELECT f.fact_id, f.updated_at, {_LIVE} AS live, {_TOLD} AS told, {_CHANGED} AS changed
+        FROM (SELECT f.fact_id, f.updated_at, {_LIVE} AS live, {_SHOWN} AS shown, {_CHANGED} AS changed
               FROM graph_facts f
               WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.subject_entity_id = c.entity_id
                 AND f.scope = c.scope AND f.owner_key = c.owner_key OFFSET 0) f) s
     ORDER BY c.entity_id, c.card_id"""  # noqa: S608 - expressions of ours, never input
-# The same for one entity, with whether there is something to tell of which there is no card; at least one row.
+# The same for one entity, and whether there are facts without a card; always at least one row.
 _OF_ENTITY = f"""
     SELECT m.missing, c.* FROM (
         SELECT EXISTS (
             SELECT FROM graph_facts f
             WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.subject_entity_id = %(entity)s::uuid
-              AND {_LIVE} AND {_TOLD}{{scope}} AND NOT EXISTS (
+              AND {_LIVE} AND {_SHOWN}{{scope}} AND NOT EXISTS (
                   SELECT FROM memory_cards x
                   WHERE x.tenant_id = %(tenant)s AND x.project_id = %(project)s AND x.entity_id = f.subject_entity_id
                     AND x.scope = f.scope AND x.owner_key = f.owner_key)) AS missing) m
     LEFT JOIN ({{cards}}) c ON true ORDER BY c.entity_id, c.card_id"""  # noqa: S608 - expressions of ours, never input
-# What the cards of an entity (of one scope, of one place; NULL: of all) told at two times, as far as the caller may
-# read it to this day: the facts known then (NULL: now) and valid then, with the ends and the confidence of then; and
-# the cards that are kept today. Of names those of today; what was hidden since is left out for everybody.
+# The facts of the cards of an entity (of one scope, of one owner; NULL: of all) at two times, as far as the caller may
+# read them now: recorded then (NULL: now) and valid then, with the validity and confidence of then; and the ids of the
+# stored cards. Names are the current ones; what was hidden since is left out for everybody.
 PAST_CARD_FACTS = """
     SELECT e.entity_id, e.canonical, e.kind, coalesce(%(as_of)s::timestamptz, now()) AS known_at,
            coalesce((
         SELECT j.settings ->> 'trust_mode' FROM projects j
-        WHERE j.tenant_id = %(tenant)s AND j.project_id = %(project)s), 'off') <> 'off' AS judged,
+        WHERE j.tenant_id = %(tenant)s AND j.project_id = %(project)s), 'off') <> 'off' AS use_trust,
            ARRAY(
         SELECT json_build_object('scope', c.scope, 'owner_key', c.owner_key, 'card_id', c.card_id)
         FROM memory_cards c
-        WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s AND c.entity_id = e.entity_id) AS kept,
+        WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s AND c.entity_id = e.entity_id) AS stored,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
                  WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id AND a.suppression = 0
                    AND a.created_at <= coalesce(%(as_of)s::timestamptz, 'infinity')
@@ -114,12 +114,12 @@ PAST_CARD_FACTS = """
     FROM graph_entities e
     WHERE e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.entity_id = %(entity)s::uuid
       AND e.suppression = 0 AND e.merged_into IS NULL"""
-# Of whom and of which place a card is; refuses a time before the project's floor.
-CARD_PLACE = """
+# The entity, scope and owner of a card; refuses a time before the project's retention floor.
+CARD_OWNER = """
     SELECT c.entity_id, c.scope, c.owner_key FROM memory_cards c
     WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s AND c.card_id = %(card)s::uuid
       AND (SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"""
-_ASKED = {
+_FILTERS = {
     "card": "c.card_id = %(card)s::uuid",
     "entity": "c.entity_id = %(entity)s::uuid",
     "scope": "c.scope = %(scope)s",
@@ -127,14 +127,14 @@ _ASKED = {
 }
 
 
-def select_cards(asked: set[str]) -> str:
-    """Cards the caller can see, for the filters that are given; of one entity always at least one row."""
-    cards = _CARDS.format(where="".join(f" AND {_ASKED[name]}" for name in sorted(asked)))
-    if "entity" not in asked:
+def select_cards(filters: set[str]) -> str:
+    """Return the statement for these filters; for one entity it always gives at least one row."""
+    cards = _CARDS.format(where="".join(f" AND {_FILTERS[name]}" for name in sorted(filters)))
+    if "entity" not in filters:
         return cards
-    return _OF_ENTITY.format(cards=cards, scope=" AND f.scope = %(scope)s" if "scope" in asked else "")
+    return _OF_ENTITY.format(cards=cards, scope=" AND f.scope = %(scope)s" if "scope" in filters else "")
 
 
 def limit_statements(milliseconds: int) -> TextClause:
-    """No statement of this transaction takes longer."""
+    """Return the statement that limits the others of its transaction to this time."""
     return text(f"SET LOCAL statement_timeout = {milliseconds}")

@@ -1,4 +1,4 @@
-"""Memory cards on the wire."""
+"""Responses of memory cards."""
 
 from datetime import datetime
 from typing import Literal

@@ -18,7 +18,7 @@ from sqlalchemy import (
 from app.db.metadata import metadata
 from app.db.rls import Rule
 
-# What is known of an entity in one scope and garden, written up for reading; made anew when its facts change.
+# The summary of an entity in one scope and garden; rebuilt when its facts change.
 memory_cards = Table(
     "memory_cards",
     metadata,

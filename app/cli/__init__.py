@@ -1,1 +1,1 @@
-"""The `palimpsest` command: parsing, what each command does, and the processes it starts."""
+"""The `palimpsest` command: its commands, and the processes it starts."""

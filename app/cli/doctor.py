@@ -1,4 +1,4 @@
-"""The doctor: looks at everything an installation depends on, and says what to do about what it finds."""
+"""The doctor: checks what an installation depends on, and how to fix what is wrong."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ CLOCK_SECONDS = 5.0
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     ok: bool
@@ -37,7 +37,7 @@ Check = Callable[[psycopg.AsyncConnection[Any]], Awaitable[Finding]]
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All findings, in the order a person would put them right."""
+    """Return all findings, in the order in which to fix them."""
     return asyncio.run(_examine(settings))
 
 

@@ -1,4 +1,4 @@
-"""Where this installation keeps its database: the embedded server, or the one DATABASE_URL names."""
+"""The database of an installation: the embedded server, or the one of DATABASE_URL."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ from app.db import migrations, releases
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
 from app.db.functions import functions_hash
 from app.db.rls import APP_ROLE
-from app.embeddings.installation import adopt_model
+from app.embeddings.administration import adopt_model
 from app.errors import StartupError
 
 DATABASE = "palimpsest"
@@ -106,7 +106,7 @@ def migrate(settings: Settings, *, revision: str = "head", keep_newer: bool = Tr
     _check_reachable(conninfo)
     for line in migrations.ensure_roles(conninfo, app_conninfo=settings.database_url):
         say(line)
-    if keep_newer and not settings.embedded and releases.is_newer(conninfo, functions_hash=functions_hash()):
+    if keep_newer and releases.is_newer(conninfo, functions_hash=functions_hash()):
         say("a newer release of the same compatibility level migrated the database: nothing to do")
         return
     wanted = migrations.head_revision() if revision == "head" else revision

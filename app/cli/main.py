@@ -9,9 +9,13 @@ import tempfile
 from typing import Any
 
 from app import __version__
-from app.cli.content_commands import add_content_commands
-from app.cli.parsing import EPILOG, command, say, takes_json
-from app.cli.tenancy_commands import add_tenancy_commands
+from app.cli.command_line import EPILOG, add_command, add_json_option, say
+from app.cli.commands.audit import add_audit_commands
+from app.cli.commands.embeddings import add_embedding_commands
+from app.cli.commands.keys import add_key_commands
+from app.cli.commands.objects import add_object_commands
+from app.cli.commands.tenants import add_tenant_commands
+from app.cli.commands.vocabulary import add_vocabulary_commands
 from app.config import Settings, read_settings
 from app.errors import AppError, BadRequest, ConfigError, StartupError
 
@@ -19,7 +23,7 @@ DESCRIPTION = "Palimpsest: long-term memory for agents, on plain PostgreSQL."
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and answers its exit code."""
+    """Run one command and return its exit code."""
     options = build_parser().parse_args(arguments)
     try:
         return options.run(options, read_settings())
@@ -37,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _as_startup_error(problem: Exception) -> StartupError | None:
-    """In words, what a database, a migration or a file system may answer; None for a mistake of ours."""
+    """Return an error of the database, a migration or the file system as a StartupError; None for a bug."""
     import psycopg
     from alembic.util import CommandError
     from sqlalchemy.exc import DBAPIError
@@ -64,30 +68,34 @@ def _explain(problem: AppError, *, as_json: bool) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands with their help."""
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(prog="palimpsest", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"palimpsest {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    serve = command(commands, "serve", run_serve, "start the API and a worker (what `make run` starts)")
+    serve = add_command(commands, "serve", run_serve, "start the API and a worker (what `make run` starts)")
     serve.add_argument("--no-worker", action="store_true", help="only the API; run `palimpsest worker` elsewhere")
     serve.add_argument(
         "--demo",
         action="store_true",
-        help="make tenant demo with two keys if there is none (always done when embedded)",
+        help="create tenant demo with two keys if it does not exist (always done when embedded)",
     )
-    command(commands, "worker", run_worker, "work on background jobs until stopped")
+    add_command(commands, "worker", run_worker, "run background jobs until stopped")
     _migrate_command(commands)
-    doctor = command(commands, "doctor", run_doctor, "check database, roles, policies, migrations and clock")
-    takes_json(doctor)
+    doctor = add_command(commands, "doctor", run_doctor, "check database, roles, policies, migrations and clock")
+    add_json_option(doctor)
 
-    add_tenancy_commands(commands)
-    add_content_commands(commands)
+    add_tenant_commands(commands)
+    add_key_commands(commands)
+    add_audit_commands(commands)
+    add_vocabulary_commands(commands)
+    add_embedding_commands(commands)
+    add_object_commands(commands)
     return parser
 
 
 def _migrate_command(commands: Any) -> None:
-    migrate = command(
+    migrate = add_command(
         commands, "migrate", run_migrate, "create roles, bring the schema to the newest migration and install functions"
     )
     migrate.add_argument("--revision", default="head", metavar="R", help="stop at this migration (default: head)")
@@ -107,7 +115,7 @@ def run_serve(options: argparse.Namespace, settings: Settings) -> int:
     configure_logs(settings.log_level)
     own = "PROMETHEUS_MULTIPROC_DIR" not in os.environ
     if own:
-        # Before the first metric is made: all processes that serve starts share their figures through this folder.
+        # Before the first metric is created: all processes of serve share their metrics through this folder.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="palimpsest-metrics-")
     try:
         from app.cli.supervisor import serve

@@ -40,7 +40,7 @@ PARENT = "PALIMPSEST_PARENT"
 
 @contextmanager
 def only_one(settings: Settings) -> Generator[None]:
-    """Holds the lock of this data folder; a second service on it is told so."""
+    """Hold the lock of the data folder, or raise StartupError when another service holds it."""
     try:
         settings.home.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -71,7 +71,7 @@ def _already_running(home: Path, lock: IO[str]) -> str:
 
 
 def check_port(settings: Settings) -> None:
-    """Fails when the port is taken; a service that was killed a moment ago gets time to let go of it."""
+    """Raise StartupError when the port stays taken for some seconds, in case a killed service is still ending."""
     deadline = time.monotonic() + PORT_PATIENCE_SECONDS
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     while True:
@@ -91,7 +91,7 @@ def check_port(settings: Settings) -> None:
 
 
 async def check_database(settings: Settings) -> None:
-    """Refuses to serve from a database that is not ready, and says what to do."""
+    """Raise StartupError when the database is not ready."""
     db = open_database(settings)
     try:
         await db.open()
@@ -105,15 +105,15 @@ async def check_database(settings: Settings) -> None:
 
 
 def serve(settings: Settings, *, with_worker: bool, demo: bool, say: Say) -> None:
-    """Everything `palimpsest serve` does, from finding the database to the last process that ends."""
+    """Prepare the database and serve until stopped."""
     with ExitStack() as stack:
         if settings.embedded:
             stack.enter_context(only_one(settings))
         check_port(settings)
         ready = stack.enter_context(database_of(settings, say=say, watch=True))
-        # With an address for migrations the service brings its own schema along; otherwise it only checks.
+        # With DATABASE_MIGRATION_URL the service migrates; otherwise it only checks.
         if ready.database_migration_url is not None:
-            migrate(ready, say=say)
+            migrate(ready, keep_newer=not settings.embedded, say=say)
         asyncio.run(check_database(ready))
         made = with_database(ready, ensure_demo) if demo or settings.embedded else None
         _announce(ready, made, tried_demo=demo or settings.embedded)
@@ -142,17 +142,17 @@ def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> Non
     elif tried_demo:
         lines += [
             "",
-            "  The keys of tenant demo were shown at its first start. For a new one:",
+            "  The keys of tenant demo were shown at the first start. To create another one:",
             "  .venv/bin/palimpsest keys create --tenant demo --project default --agent my-agent",
         ]
     print("\n".join([*lines, ""]), flush=True)
 
 
 def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
-    """Serves until told to stop; whatever happens, no process stays behind."""
+    """Serve until stopped, and leave no process behind."""
     assert settings.database_url is not None
     os.environ["DATABASE_URL"] = settings.database_url
-    # The owner's address is for this process alone, and for no longer than it took to migrate.
+    # Only migrations need the owner's connection: processes must not inherit it.
     os.environ.pop("DATABASE_MIGRATION_URL", None)
     os.environ[PARENT] = str(os.getpid())
     stopping = _Stopping()
@@ -177,8 +177,8 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
         try:
             server.serve()
         except SystemExit:
-            # Ctrl-C reaches the API processes too; one that ends before its parent asks it to has not failed.
-            if not stopping.told:
+            # Ctrl-C reaches the API processes too; one that ends before its parent asks has not failed.
+            if not stopping.requested:
                 raise
     finally:
         if worker is not None:
@@ -186,26 +186,26 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
 
 
 class _Stopping:
-    """Whether a signal has told the service to stop: a plain flag, since a signal handler must not take locks."""
+    """Whether a signal has requested a stop; a plain flag, since a signal handler must not take locks."""
 
-    told = False
+    requested = False
 
 
 def _stop_together(server: Any, worker: "_WorkerProcess | None", stopping: _Stopping) -> None:
-    """From the first signal on nobody is started anew; a closed terminal (SIGHUP) means stop, not reload."""
+    """Stop server and worker at the first signal; SIGHUP (a closed terminal) also stops instead of reloading."""
     interrupt = server.signal_handler_interrupt
 
     def finish() -> None:
         if worker is not None:
-            worker.tell_to_stop()
+            worker.request_stop()
         interrupt()
 
     def stop(*_: Any) -> None:
-        # A handler runs between any two steps of the main thread, of an earlier handler too, which may hold the very
-        # lock it would wait for: whatever takes one happens on a thread of its own, and only once.
-        if stopping.told:
+        # A handler interrupts the main thread anywhere, possibly while it holds a lock. What takes locks therefore runs
+        # on a thread of its own, and only once.
+        if stopping.requested:
             return
-        stopping.told = True
+        stopping.requested = True
         server.interrupt_signal = True
         threading.Thread(target=finish).start()
 
@@ -214,7 +214,7 @@ def _stop_together(server: Any, worker: "_WorkerProcess | None", stopping: _Stop
 
 
 class _WorkerProcess:
-    """The worker beside the API, started again if it dies."""
+    """The worker process beside the API, restarted if it dies."""
 
     def __init__(self, say: Say, service: _Stopping) -> None:
         self._say = say
@@ -228,30 +228,30 @@ class _WorkerProcess:
         self._watcher.start()
 
     def _spawn(self) -> None:
-        # In a group of its own: Ctrl-C is for the service as a whole, which tells its worker.
+        # In its own process group, so that Ctrl-C reaches only the supervisor, which stops the worker.
         self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], process_group=0)
 
     def _watch(self) -> None:
         pause = FIRST_RESPAWN_SECONDS
-        while not self.stopping.wait(pause) and not self._service.told:
+        while not self.stopping.wait(pause) and not self._service.requested:
             if self._process is None or self._process.poll() is None:
                 pause = FIRST_RESPAWN_SECONDS
                 continue
             self._say(f"the worker ended with code {self._process.returncode}; starting it again")
             self._spawn()
-            # One that dies again and again is started again ever more slowly.
+            # Back off while it keeps dying.
             pause = min(pause * 2, LAST_RESPAWN_SECONDS)
 
-    def tell_to_stop(self) -> None:
-        """Lets the worker drain while the API does, and starts no other."""
+    def request_stop(self) -> None:
+        """Ask the worker to drain, and restart it no more."""
         self.stopping.set()
         self._watcher.join()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self, seconds: float) -> None:
-        """Waits for the worker's end, so long and no longer."""
-        self.tell_to_stop()
+        """Wait for the worker to end, and kill it after some seconds."""
+        self.request_stop()
         if self._process is None:
             return
         try:
@@ -262,7 +262,7 @@ class _WorkerProcess:
 
 
 def watch_parent() -> None:
-    """Ends this process when the supervisor that started it is gone, so that kill -9 leaves nobody behind."""
+    """End this process when its supervisor is gone, so that kill -9 leaves no process behind."""
     parent = os.environ.get(PARENT)
     if parent is None:
         return
@@ -276,20 +276,19 @@ def watch_parent() -> None:
 
 
 def api() -> Edge:
-    """What each API process loads."""
-    # Ctrl-C goes to the whole group of the terminal, and a second signal while the server acts on the first can lock
-    # it up. In a group of its own a process hears of the end from its parent alone, once.
+    """Return the application of an API process."""
+    # Ctrl-C goes to the whole process group, and a second signal while the server handles the first can deadlock it.
+    # In its own group a process is stopped by its parent alone, once.
     os.setpgid(0, 0)
     if sys.platform == "linux":
-        # At once, so that nobody is left on the port; only for processes the main thread starts, since the signal
-        # comes when that thread ends.
+        # Ends with its parent at once, which frees the port; the parent thread is the main one, which lives as long.
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     watch_parent()
     return asgi()
 
 
 def run_worker(settings: Settings) -> None:
-    """Works on jobs until SIGTERM or SIGINT, then drains."""
+    """Run jobs until SIGTERM or SIGINT, then drain."""
     configure_logs(settings.log_level)
     configure_traces(settings.otlp_endpoint, service="palimpsest-worker")
     watch_parent()

@@ -1,7 +1,7 @@
-"""Database: the two ways to reach PostgreSQL, and the visible unit of work.
+"""Database: transactions and single statements on PostgreSQL.
 
-`tenant()` and `system()` open a transaction through SQLAlchemy Core: rollback by default, commit at the end.
-`call()` runs one statement on an autocommit connection, for the hot path: one round trip.
+`tenant()` and `system()` open a transaction through SQLAlchemy Core, which commits at the end and rolls back on errors.
+`call()` runs one statement on an autocommit connection in one round trip, for the hot path.
 `fetch()` sets the scope and runs one read in a single message, which PostgreSQL treats as one transaction.
 """
 
@@ -30,22 +30,22 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 SET_SCOPE = text("SELECT set_scope(:tenant, :project, :agent, CAST(:gardens AS uuid[]), :reach)")
 SET_SCOPE_INLINE = "SELECT set_scope(%s, %s, %s, %s::uuid[], %s)"
-GONE = "The database cannot be reached; try again shortly."
+UNREACHABLE = "The database cannot be reached; try again shortly."
 
 
 class Scoped(Protocol):
-    """Anything that knows whose rows it may touch."""
+    """Anything with a scope."""
 
     def arguments(self) -> tuple[str, str, str, list[str], str]: ...
 
 
 def scope_parameters(who: Scoped) -> dict[str, Any]:
-    """The parameters of SET_SCOPE."""
+    """Return the parameters of SET_SCOPE."""
     return dict(zip(("tenant", "project", "agent", "gardens", "reach"), who.arguments(), strict=True))
 
 
 class Session:
-    """One open transaction; what `after_commit` was given runs once it is durable, and never otherwise."""
+    """One open transaction; workers are notified only after it has committed."""
 
     def __init__(self, connection: EngineConnection, wakeups: Wakeups) -> None:
         self.connection = connection
@@ -53,24 +53,24 @@ class Session:
         self._after_commit: list[Callable[[], None]] = []
 
     async def execute(self, statement: Executable, params: Any = None) -> CursorResult[Any]:
-        """Runs one statement of this transaction."""
+        """Run one statement of this transaction."""
         return await self.connection.execute(statement, params)
 
     async def rows(self, statement: Executable, params: Any = None) -> list[Row]:
-        """All rows of a statement, as dictionaries."""
+        """Return all rows of a statement as dictionaries."""
         return [dict(row) for row in (await self.execute(statement, params)).mappings()]
 
     async def row(self, statement: Executable, params: Any = None) -> Row | None:
-        """The only row of a statement, or None."""
+        """Return the only row of a statement, or None."""
         found = (await self.execute(statement, params)).mappings().one_or_none()
         return None if found is None else dict(found)
 
     async def query(self, query: str, params: dict[str, Any]) -> list[Row]:
-        """All rows of a statement that is written out, with `%(name)s` for parameters."""
+        """Return all rows of a statement given as text, with `%(name)s` for parameters."""
         return [dict(row) for row in (await self.connection.exec_driver_sql(query, params)).mappings()]
 
     async def enter(self, who: Scoped) -> None:
-        """Goes on in another scope: for work of a tenant that happens in one of its projects."""
+        """Change the scope of the transaction, for work of a tenant in one of its projects."""
         await self.execute(SET_SCOPE, scope_parameters(who))
 
     def after_commit(self, callback: Callable[[], None]) -> None:
@@ -78,18 +78,18 @@ class Session:
         self._after_commit.append(callback)
 
     def wake_workers(self) -> None:
-        """Asks for one wake-up of the workers after the commit."""
+        """Notify the workers once, after the commit."""
         if self._wakeups.soon not in self._after_commit:
             self._after_commit.append(self._wakeups.soon)
 
     def committed(self) -> None:
-        """Called by the Database once the commit is durable."""
+        """Run what was deferred until after the commit; called by the Database."""
         for callback in self._after_commit:
             callback()
 
 
 class Database:
-    """Connections of one process as one role."""
+    """The connections of one process as one role."""
 
     def __init__(
         self, conninfo: str, *, direct_conninfo: str | None = None, pool_size: int = 8, prepared: bool = True
@@ -106,7 +106,7 @@ class Database:
             pool_reset_on_return="rollback",
             hide_parameters=True,
         )
-        # Behind a pooler a session's setting would reach whoever gets the connection next.
+        # Behind a pooler a session setting would leak to the next user of the connection.
         tuned = prepared and direct_conninfo is None
         self._pool = HotPool(conninfo, size=pool_size, prepared=prepared, tuned=tuned)
         self._dialect = psycopg_dialect()
@@ -117,7 +117,7 @@ class Database:
         )
 
     async def open(self) -> None:
-        """Connects once; fails with Unavailable, and the reason, when the database does not answer."""
+        """Connect once, or raise Unavailable with the reason."""
         try:
             async with self._pool.connection():
                 return
@@ -126,27 +126,27 @@ class Database:
             raise Unavailable(f"The database cannot be reached: {reason}") from problem
 
     async def close(self) -> None:
-        """Gives every connection back to the server."""
+        """Close every connection."""
         await self.wakeups.close()
-        await self._pool.forget_idle()
+        await self._pool.close_idle()
         await self._engine.dispose()
 
     @asynccontextmanager
     async def tenant(self, who: Scoped) -> AsyncGenerator[Session]:
-        """A transaction in the scope of `who`: commits at the end, rolls back on any error."""
+        """Open a transaction in the scope of `who`, which commits at the end and rolls back on any error."""
         connection = await self._begin(who)
         async with self._finishing(connection) as session:
             yield session
 
     @asynccontextmanager
     async def system(self) -> AsyncGenerator[Session]:
-        """A transaction without a scope: tenant tables look empty, only definer functions reach across."""
+        """Open a transaction without a scope, in which tenant tables look empty except to definer functions."""
         connection = await self._begin(None)
         async with self._finishing(connection) as session:
             yield session
 
     async def _begin(self, who: Scoped | None) -> EngineConnection:
-        # A pooled connection may have died with a server restart. Nothing has happened yet, so try a fresh one once.
+        # A pooled connection may have died with a server restart. Nothing has run yet, so retry once on a new one.
         for attempt in (1, 2):
             try:
                 return await self._begin_once(who)
@@ -176,30 +176,30 @@ class Database:
                 await connection.commit()
             except DBAPIError as problem:
                 if problem.connection_invalidated or _is_disconnect(problem):
-                    raise Unavailable(GONE) from problem
+                    raise Unavailable(UNREACHABLE) from problem
                 raise
         finally:
-            # Shielded: a cancelled request must still hand its connection back clean.
+            # Shielded, so that a cancelled request still returns its connection.
             await asyncio.shield(connection.close())
         session.committed()
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncGenerator[AsyncConnection[Any]]:
-        """A plain driver connection from the hot pool, in autocommit."""
+        """Lend a driver connection of the hot pool, in autocommit mode."""
         async with self._pool.connection() as hot:
             yield hot.connection
 
     async def call(self, query: str, params: Sequence[Any] = (), *, again: bool = True) -> list[Row]:
-        """Runs one statement on the hot path: one round trip. `again` is false for what must not run twice."""
+        """Run one statement in one round trip; `again` is false for statements that must not run twice."""
         return await self._retried(lambda hot: hot.run(query, params), again=again)
 
     async def fetch(self, who: Scoped, statement: ClauseElement) -> list[Row]:
-        """One read in the scope of `who`, in one round trip."""
+        """Run one read in the scope of `who`, in one round trip."""
         compiled = statement.compile(dialect=self._dialect, compile_kwargs={"render_postcompile": True})
         return await self.query(who, str(compiled), dict(compiled.params or {}))
 
     async def query(self, who: Scoped, query: str, params: dict[str, Any]) -> list[Row]:
-        """The same for a statement that is written out: composing and compiling a large one costs more than it does."""
+        """Run one read given as text in the scope of `who`, for statements that are slow to compile."""
 
         async def read(hot: HotConnection) -> list[Row]:
             async with AsyncClientCursor(hot.connection, row_factory=dict_row) as cursor:
@@ -211,7 +211,7 @@ class Database:
         return await self._retried(read)
 
     async def _retried(self, run: Callable[[HotConnection], Awaitable[list[Row]]], *, again: bool = True) -> list[Row]:
-        """Once more on a fresh connection when the first was found dead or its statements stale."""
+        """Run, and retry once on a new connection when the first was dead or its statements were stale."""
         for attempt in (1, 2):
             try:
                 hot = await self._pool.take()
@@ -220,15 +220,15 @@ class Database:
                 finally:
                     self._pool.give(hot)
             except StaleStatement:
-                # A migration changed what a statement answers: it was refused before it ran.
+                # A migration changed the result type of a statement, which failed before it ran.
                 if attempt == 2:
                     raise
             except psycopg.OperationalError as problem:
                 if not _is_disconnect(problem):
                     raise
                 if attempt == 2 or not again:
-                    raise Unavailable(GONE) from problem
-                await self._pool.forget_idle()
+                    raise Unavailable(UNREACHABLE) from problem
+                await self._pool.close_idle()
         raise AssertionError("unreachable")
 
 
@@ -237,9 +237,9 @@ def _is_disconnect(problem: BaseException) -> bool:
     if not isinstance(cause, psycopg.OperationalError):
         return False
     # 57P0x: the server shuts down or starts up; 08xxx and no state at all: the connection itself broke;
-    # 53300: it has no room for one more.
+    # 53300: it has too many connections.
     return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P0", "53300"))
 
 
 def _as_unavailable(problem: Exception) -> Exception:
-    return Unavailable(GONE) if _is_disconnect(problem) else problem
+    return Unavailable(UNREACHABLE) if _is_disconnect(problem) else problem

@@ -1,7 +1,7 @@
-"""The hot path's connections: a small pool of autocommit connections, each call one prepared statement.
+"""Connections of the hot path: a small pool of autocommit connections, each call one prepared statement.
 
-The driver's cursors cost more than the queries this serves. A call here goes to libpq directly (through the driver's
-own bindings, adapters and loaders): send, wait for the socket once, load the rows.
+The driver's cursors cost more than the queries this serves. A call goes to libpq directly (through the driver's own
+bindings, adapters and loaders): send, wait for the socket once, load the rows.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from app.errors import Unavailable
 
 BUSY = "Every database connection is busy; try again shortly, or raise DATABASE_POOL_SIZE."
 WAIT_SECONDS = 10.0
-# A peer that vanished without a word is noticed within half a minute, not when TCP gives up.
+# A lost peer is noticed within half a minute instead of when TCP gives up.
 CONNECTION_OPTIONS: dict[str, Any] = {
     "application_name": "palimpsest",
     "connect_timeout": 5,
@@ -34,11 +34,11 @@ Row = dict[str, Any]
 
 
 class StaleStatement(Exception):
-    """A prepared statement no longer fits the schema; the connection is given up and the call can be made again."""
+    """A prepared statement no longer fits the schema; its connection is closed and the call can be repeated."""
 
 
 class _Statement:
-    """What is known of one query on one connection: its text, its loaders, its prepared name by parameter types."""
+    """One query on one connection: its text, its loaders, and its prepared names by parameter types."""
 
     __slots__ = ("command", "formats", "names", "prepared", "transformer")
 
@@ -53,7 +53,7 @@ class _Statement:
         self.names: list[str] | None = None
 
     def load(self, result: PGresult) -> list[Row]:
-        """The rows of a result, as dictionaries."""
+        """Return the rows of a result as dictionaries."""
         if result.status not in ROWS:
             return []
         if self.names is None:
@@ -79,11 +79,11 @@ class HotConnection:
         return self._pgconn.status == ConnStatus.OK
 
     async def close(self) -> None:
-        """Gives the connection up."""
+        """Close the connection."""
         await self.connection.close()
 
     async def run(self, query: str, params: Sequence[Any]) -> list[Row]:
-        """One statement, one round trip once it is prepared; `%s` stands for a parameter."""
+        """Run a statement, in one round trip once it is prepared; `%s` is a parameter."""
         statement = self._statements.get(query)
         if statement is None:
             statement = self._statements[query] = _Statement(self.connection, query)
@@ -98,9 +98,9 @@ class HotConnection:
                 self._pgconn.send_query_prepared(name, values, formats, 1)
             else:
                 self._pgconn.send_query_params(statement.command, values, types, formats, 1)
-            return statement.load(await self._answer())
+            return statement.load(await self._result())
         except (asyncio.CancelledError, psycopg.OperationalError):
-            # What is still on its way must not become the answer to somebody else's question.
+            # A result still in flight must not be taken for that of the next call.
             self._pgconn.finish()
             raise
         except (psycopg.errors.FeatureNotSupported, psycopg.errors.InvalidSqlStatementName) as problem:
@@ -113,13 +113,13 @@ class HotConnection:
         self._names += 1
         name = f"hot_{self._names}".encode()
         self._pgconn.send_prepare(name, statement.command, types)
-        await self._answer()
+        await self._result()
         statement.prepared[types] = name
         return name
 
-    async def _answer(self) -> PGresult:
-        """The one result of what was sent, or the error it ended with."""
-        answer: PGresult | None = None
+    async def _result(self) -> PGresult:
+        """Return the result of what was sent, or raise its error."""
+        first: PGresult | None = None
         while self._pgconn.flush():
             await self._ready(writing=True)
         while True:
@@ -129,12 +129,12 @@ class HotConnection:
             result = self._pgconn.get_result()
             if result is None:
                 break
-            answer = answer or result
-        if answer is None:
+            first = first or result
+        if first is None:
             raise psycopg.OperationalError("the connection was lost")
-        if answer.status == ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(answer)
-        return answer
+        if first.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(first)
+        return first
 
     async def _ready(self, *, writing: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ def _settle(ready: asyncio.Future[None]) -> None:
 
 
 class HotPool:
-    """At most so many connections, made when needed; the one used last is used next."""
+    """A bounded pool that connects on demand and reuses the most recently used connection."""
 
     def __init__(self, conninfo: str, *, size: int, prepared: bool, tuned: bool) -> None:
         self._conninfo = conninfo
@@ -164,7 +164,7 @@ class HotPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[HotConnection]:
-        """A connection for the length of the block; a broken one is not given back."""
+        """Lend a connection for a block; a broken one is not kept."""
         taken = await self.take()
         try:
             yield taken
@@ -172,7 +172,7 @@ class HotPool:
             self.give(taken)
 
     async def take(self) -> HotConnection:
-        """A connection, to be given back; waits for one only so long."""
+        """Return a connection that must be given back, or raise Unavailable when none is free in time."""
         if self._slots.locked():
             try:
                 await asyncio.wait_for(self._slots.acquire(), WAIT_SECONDS)
@@ -192,7 +192,7 @@ class HotPool:
             raise
 
     def give(self, connection: HotConnection) -> None:
-        """Takes a connection back."""
+        """Take a connection back."""
         if connection.usable:
             self._idle.append(connection)
         self._slots.release()
@@ -205,12 +205,12 @@ class HotPool:
             **CONNECTION_OPTIONS,
         )
         if self._tuned:
-            # Statements here only call functions, which choose the plans of what they run themselves.
+            # Statements here only call functions, which plan their own queries.
             await made.execute("SET plan_cache_mode = force_generic_plan")
         return HotConnection(made, prepared=self._prepared)
 
-    async def forget_idle(self) -> None:
-        """Closes what lies idle: after a restart of the server none of it is of use."""
+    async def close_idle(self) -> None:
+        """Close the idle connections, which are useless after a restart of the server."""
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.close()

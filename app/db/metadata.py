@@ -1,4 +1,4 @@
-"""The one MetaData that all rooms' tables join, so that Alembic and the catalogue check see every table."""
+"""The MetaData of the tables of all domains, for Alembic and the catalogue check."""
 
 from sqlalchemy import MetaData
 

@@ -1,7 +1,7 @@
-"""Row-level security: the canonical policies, how a migration creates them, and what the catalogue must show.
+"""Row-level security: the policies, how a migration creates them, and what the catalogue must contain.
 
-Every rule is written exactly as PostgreSQL prints it back, so that the check at start can compare text with text.
-A rule's text is frozen once a migration has used it: a change is a rule of a new name.
+Every rule is written exactly as PostgreSQL prints it, so that the check at start-up can compare texts.
+The text of a rule must not change once a migration has used it: a change is a rule with a new name.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from enum import StrEnum
 APP_ROLE = "palimpsest_app"
 OWNER_ROLE = "palimpsest_owner"
 
-# A scalar subquery is evaluated once a query, not once a row; unset and '' both mean no rows.
+# A scalar subquery is evaluated once per query, not once per row; unset and '' both match no rows.
 _TENANT = """(tenant_id = ( SELECT NULLIF(current_setting('app.tenant_id'::text, true), ''::text) AS "nullif"))"""
 _PROJECT = """(project_id = ( SELECT NULLIF(current_setting('app.project_id'::text, true), ''::text) AS "nullif"))"""
 _REACH = "(( SELECT current_setting('app.reach'::text, true) AS current_setting) = 'cross_project'::text)"
@@ -41,20 +41,20 @@ class Rule(StrEnum):
     PROJECT = "project"
     """The tenant's own rows in the current project."""
     REACH = "reach"
-    """As PROJECT; with reach cross_project the rows of all its projects, and those that belong to none."""
+    """As PROJECT; with reach cross_project also the rows of all other projects, and those without a project."""
     MEMORY = "memory"
-    """As PROJECT, less other agents' private rows, gardens one is no member of, and what is suppressed; with reach
-    cross_project what is shared in other projects can be read too."""
+    """As PROJECT, except other agents' private rows, gardens the caller is not a member of, and suppressed rows; with
+    reach cross_project also shared rows of other projects, read only."""
     NAMES = "names"
-    """As REACH, less what is suppressed."""
+    """As REACH, except suppressed rows."""
     VOCABULARY = "vocabulary"
-    """As REACH, and what belongs to every project of the tenant."""
+    """As REACH, and rows that belong to every project of the tenant."""
     JOURNAL = "journal"
-    """As PROJECT, the agent's own rows alone, less what is suppressed; with reach legal_hold those of all agents."""
+    """As PROJECT, only the agent's own rows, except suppressed ones; with reach legal_hold rows of all agents."""
     OBJECTS = "objects"
-    """As VOCABULARY, less what is suppressed; what is written belongs to the current project, or to every project."""
+    """As VOCABULARY, except suppressed rows; written rows belong to the current project, or to every project."""
     CUSTODY = "custody"
-    """As PROJECT, with reach legal_hold alone: nobody else learns that there is such a row."""
+    """As PROJECT, visible only with reach legal_hold."""
 
 
 EXPRESSIONS: dict[Rule, str] = {
@@ -68,7 +68,7 @@ EXPRESSIONS: dict[Rule, str] = {
     Rule.VOCABULARY: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}))",
     Rule.OBJECTS: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
 }
-# What may be written, where that differs from what may be seen.
+# Which rows may be written, where that differs from which may be read.
 CHECKS: dict[Rule, str] = {
     **EXPRESSIONS,
     Rule.MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
@@ -78,11 +78,11 @@ CHECKS: dict[Rule, str] = {
 
 
 def enable_tenant_rls(execute: Callable[[str], object], table: str, *, rule: Rule, grants: str) -> None:
-    """Turns row-level security on for a tenant table: forced, one policy for each role, and the app's grants."""
+    """Enable and force row-level security on a table, with one policy for each role and the grants of the app role."""
     execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
     execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
     using, check = EXPRESSIONS[rule], CHECKS[rule]
     execute(f"CREATE POLICY {table}_app ON {table} TO {APP_ROLE} USING {using} WITH CHECK {check}")
-    # Under FORCE the owner is subject to policies too: migrations and definer functions need this one.
+    # Under FORCE policies apply to the owner too, so migrations and definer functions need this one.
     execute(f"CREATE POLICY {table}_owner ON {table} TO {OWNER_ROLE} USING (true)")
     execute(f"GRANT {grants} ON {table} TO {APP_ROLE}")

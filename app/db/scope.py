@@ -1,4 +1,4 @@
-"""The scope of a transaction: whose rows it may touch. The policies read it; nothing works without it."""
+"""The scope of a transaction: whose rows it may touch, which the row-level policies enforce."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ LEGAL_HOLD = "legal_hold"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What `set_scope` is told at the start of every transaction."""
+    """What `set_scope` receives at the start of every transaction."""
 
     tenant_id: str
     project_id: str | None = None
@@ -16,5 +16,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     reach: str = ""
 
     def arguments(self) -> tuple[str, str, str, list[str], str]:
-        """The arguments of `set_scope`, in order."""
+        """Return the arguments of `set_scope`, in order."""
         return (self.tenant_id, self.project_id or "", self.agent_id, list(self.gardens), self.reach)
+
+
+class ScopedFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A SQL function whose first five parameters are the scope, so that it can be called in one round trip."""
+
+    name: str
+    arguments: int
+    """How many arguments follow the scope."""
+    columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Wake-ups of workers: NOTIFY after a commit, at most every 50 ms a process, and LISTEN on a direct connection."""
+"""Wake-ups of workers: NOTIFY after a commit, at most every 50 ms per process, and LISTEN on a direct connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 0.05
 
 
 class Wakeups:
-    """Throttled NOTIFY of one process. Inside the transaction it would serialise commits, so it runs after them."""
+    """Throttled NOTIFY of one process, sent after commits, since inside a transaction it would serialise them."""
 
     def __init__(self, database: "Database", direct_conninfo: str) -> None:
         self._database = database
@@ -28,7 +28,7 @@ class Wakeups:
         self._again = False
 
     def soon(self) -> None:
-        """Wakes the workers now, or at the end of the pause that is running."""
+        """Wake the workers now, or at the end of the current pause."""
         if self._sending is not None and not self._sending.done():
             self._again = True
             return
@@ -40,14 +40,14 @@ class Wakeups:
             try:
                 await self._database.call(f"NOTIFY {CHANNEL}")
             except (psycopg.Error, Unavailable) as problem:
-                # Workers poll as well: a lost wake-up costs a second, not a job.
+                # Workers also poll, so a lost wake-up only delays a job.
                 log.warning("wakeup_failed", error=type(problem).__name__)
             await asyncio.sleep(PAUSE_SECONDS)
             if not self._again:
                 return
 
     async def listen(self, on_wake: Callable[[], Any]) -> None:
-        """Calls `on_wake` at every wake-up, for ever; reconnects when the connection is lost."""
+        """Call `on_wake` at every wake-up until cancelled, and reconnect when the connection is lost."""
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(self._direct_conninfo, autocommit=True) as connection:
@@ -60,6 +60,6 @@ class Wakeups:
                 await asyncio.sleep(1)
 
     async def close(self) -> None:
-        """Lets a wake-up under way finish."""
+        """Wait briefly for a wake-up that is being sent."""
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=1)

@@ -1,8 +1,8 @@
-"""Embedding: which models there are, what is embedded of notes, facts and cards, and how it survives its providers.
+"""Embeddings: registered models, vectors of notes, facts, cards and objects, redaction, and term statistics.
 
-A unit is a note, a fact or a card. What is to be embedded is queued in the transaction that makes it necessary; the job
-`embed` of each project and model works the queue off, `embed_reconcile` finds once a day what was missed. Words are
-counted beside it, and anew (`recount`) when something is hidden, shown again or erased.
+A unit is a note, a fact, a card or an object. It is queued in the transaction that changes it. The job `embed` of each
+project and model processes the queue; `embed_reconcile` finds once a day what was missed. Term statistics are refreshed
+by the same job, and by `recount` after something was hidden, restored or erased.
 """
 
 from app.domains import Domain

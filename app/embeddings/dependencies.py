@@ -1,11 +1,11 @@
-"""What has to hold of embedding models before the service starts."""
+"""Start-up checks of embedding models."""
 
 from app.embeddings.models import check_models
 from app.web.dependencies import Provided, ServiceContext
 
 
 def provide(context: ServiceContext) -> Provided:
-    """Check at the start that the configured model fits what is stored."""
+    """Provide the check that the configured model matches the stored vectors."""
 
     async def check() -> None:
         await check_models(context.db, context.settings)

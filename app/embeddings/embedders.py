@@ -1,4 +1,4 @@
-"""The embedders of one process, each behind its circuit breaker."""
+"""The embedders of one process, each with a circuit breaker."""
 
 import asyncio
 import random
@@ -12,13 +12,13 @@ from app.config import Settings
 from app.embeddings.models import ModelRow, provider_settings
 from app.providers.base import (
     DIMENSIONALITY_MISMATCH,
-    AnswerUnusable,
     Embedder,
     InputRefused,
     Matrix,
     ProviderDown,
     ProviderError,
     ProviderMisconfigured,
+    UnusableResponse,
 )
 from app.providers.breaker import Breaker, BreakerPolicy, State
 from app.providers.build import ModelSpec, Provider, build_embedder
@@ -26,17 +26,17 @@ from app.telemetry.metrics import EMBEDDING_BREAKER, EMBEDDING_FAILURES, EMBEDDI
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-# Minutes: half, 2, 5, 15, 30, and then 60 again and again.
+# Half a minute, 2, 5, 15, 30 minutes, then an hour each time.
 BACKOFF_SECONDS = (30.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
-# What every provider can embed, and how soon one that is there has done it.
-HARMLESS = "Is anybody there?"
-HARMLESS_SECONDS = 5.0
+# A text that every provider can embed, and how long a provider that is available takes for it at most.
+PROBE_TEXT = "Is anybody there?"
+PROBE_TIMEOUT_SECONDS = 5.0
 TOO_MANY_REQUESTS = 429
 REASONS: dict[type[ProviderError], str] = {
     ProviderDown: "down",
     ProviderMisconfigured: "misconfigured",
     InputRefused: "refused",
-    AnswerUnusable: "unusable",
+    UnusableResponse: "unusable",
 }
 STATES: dict[State, int] = {"closed": 0, "half_open": 1, "open": 2}
 
@@ -44,13 +44,13 @@ Build = Callable[[ModelRow], Embedder]
 
 
 def backoff(attempt: int) -> float:
-    """Seconds until the next attempt, with a fifth of jitter so that failures do not march in step."""
+    """Return the seconds until the next attempt, with 20% jitter so that failures don't repeat at the same time."""
     base = BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS)) - 1]
     return base * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 class GuardedEmbedder:
-    """One model's embedder: counts how calls end, and says how long its provider is left alone."""
+    """The embedder of one model; counts failures and decides when its provider may be called again."""
 
     def __init__(
         self,
@@ -67,34 +67,35 @@ class GuardedEmbedder:
         self._breaker = Breaker(policy, clock=clock)
         self._embedder: Embedder | None = None
         self._failures = 0
-        self._rests_until = 0.0
-        self._unwelcome_until = 0.0
+        self._paused_until = 0.0
+        self._retry_after_until = 0.0
 
     @property
     def failing(self) -> bool:
-        """Whether its last answer was none."""
+        """Whether its last call failed."""
         return self._failures > 0
 
     @property
     def state(self) -> State:
+        """The state of the circuit breaker."""
         return self._breaker.state
 
     @property
-    def rest(self) -> float:
-        """Seconds until it may be asked again; 0 when it may be now."""
-        return max(0.0, self._rests_until - self._clock(), self._breaker.seconds_until_probe)
+    def pause_seconds(self) -> float:
+        """Seconds until it may be called again; 0 when it may be called now."""
+        return max(0.0, self._paused_until - self._clock(), self._breaker.seconds_until_probe)
 
     def permit(self, wanted: int) -> int:
-        """How many texts may be tried now: all, a few to see whether it is back, or none."""
-        return 0 if self._rests_until > self._clock() else self._breaker.permit(wanted)
+        """Return how many texts may be tried now: all, a few as a probe, or none."""
+        return 0 if self._paused_until > self._clock() else self._breaker.permit(wanted)
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Matrix:
-        """One vector for each text, or a ProviderError, which is counted."""
+        """Return one vector for each text, or raise ProviderError and count the failure."""
         started = time.perf_counter()
         try:
-            vectors = await self._ask(texts, query=query)
+            vectors = await self._call(texts, query=query)
         except ProviderError as problem:
-            if await self._fails_on_these(problem, query=query):
+            if await self._is_input_at_fault(problem, query=query):
                 refused = InputRefused(f"{self.model.name} answers, but not for this input: {problem.message}")
                 self._report(refused, len(texts))
                 raise refused from problem
@@ -105,9 +106,9 @@ class GuardedEmbedder:
         return vectors
 
     async def embed_query(self, text: str, *, seconds: float) -> list[float] | None:
-        """The vector of what is looked for; None when the provider is away or slow, and recall does without it."""
-        # A failure or two keep nobody from asking, but a provider that says when it wants to be asked again does.
-        if self._unwelcome_until > self._clock() or not self._breaker.permit(1):
+        """Return the vector of a query, or None when the provider is unavailable or slow."""
+        # A pause after a failure does not apply to queries, but a Retry-After of the provider does.
+        if self._retry_after_until > self._clock() or not self._breaker.permit(1):
             return None
         try:
             async with asyncio.timeout(seconds):
@@ -120,11 +121,12 @@ class GuardedEmbedder:
         return vectors[0].tolist()
 
     async def aclose(self) -> None:
+        """Close the provider's connections."""
         if self._embedder is not None:
             await self._embedder.aclose()
 
-    async def _ask(self, texts: Sequence[str], *, query: bool) -> Matrix:
-        # Built at its first use: one that lacks its key must not keep the others from starting.
+    async def _call(self, texts: Sequence[str], *, query: bool) -> Matrix:
+        # Built at its first use: a model without its API key must not prevent the others from starting.
         if self._embedder is None:
             self._embedder = self._build(self.model)
         try:
@@ -132,8 +134,8 @@ class GuardedEmbedder:
         except (ProviderError, ImportError):
             raise
         except Exception as problem:
-            # What nobody thought of is an answer nobody can use, and no reason to give up a job or a request.
-            raise AnswerUnusable(f"{self.model.name} failed ({type(problem).__name__}).") from problem
+            # An unexpected failure of a provider must not fail a whole job or request.
+            raise UnusableResponse(f"{self.model.name} failed ({type(problem).__name__}).") from problem
         if vectors.shape[1] != self.model.dimensions:
             raise ProviderMisconfigured(
                 f"{self.model.name} makes vectors of {vectors.shape[1]} dimensions where {self.model.dimensions} are "
@@ -142,20 +144,22 @@ class GuardedEmbedder:
             )
         return vectors
 
-    async def _fails_on_these(self, problem: ProviderError, *, query: bool) -> bool:
-        """Whether a provider that seems to be down is there after all: some fail on a text as if they were away, and
-        one such text must not be tried again and again while all others wait."""
+    async def _is_input_at_fault(self, problem: ProviderError, *, query: bool) -> bool:
+        """Return whether the provider works for other texts: some fail on one text as if they were down.
+
+        Such a text must not be retried while all others wait.
+        """
         if not isinstance(problem, ProviderDown):
             return False
-        # Somebody waits for a query, and no text of it has arrived.
+        # A caller waits for a query, and an unreachable provider has not even seen the text.
         if query and problem.unreachable:
             return False
-        # One that says it is asked too much, or when it wants to be asked again, is busy: not to be asked anything now.
+        # A provider that limits its rate is busy: a probe would only add to its load.
         if problem.retry_after or problem.details.get("status") == TOO_MANY_REQUESTS:
             return False
         try:
-            async with asyncio.timeout(HARMLESS_SECONDS):
-                await self._ask([HARMLESS], query=False)
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                await self._call([PROBE_TEXT], query=False)
         except (TimeoutError, ProviderError):
             return False
         return True
@@ -170,17 +174,17 @@ class GuardedEmbedder:
             log.warning("embedding_failed", model=self.model.name, reason=reason, error=problem.message, items=items)
         if isinstance(problem, ProviderDown | ProviderMisconfigured):
             self._failures += 1
-            # Never past the next probe: what waits is worked off as soon as the provider is back.
+            # Never past the next probe, so that the queue is processed as soon as the provider is back.
             pause = min(backoff(self._failures), self._policy.probe_seconds)
             if isinstance(problem, ProviderDown):
-                # Unless it says itself how long it wants to be left alone.
+                # A Retry-After of the provider may be longer.
                 stated = min(problem.retry_after or 0.0, BACKOFF_SECONDS[-1])
-                self._unwelcome_until = self._clock() + stated
+                self._retry_after_until = self._clock() + stated
                 pause = max(pause, stated)
-            self._rests_until = self._clock() + pause
+            self._paused_until = self._clock() + pause
         else:
             self._failures = 0
-            self._rests_until = self._unwelcome_until = 0.0
+            self._paused_until = self._retry_after_until = 0.0
         EMBEDDING_BREAKER.labels(self.model.name).set(STATES[self._breaker.state])
 
 
@@ -198,8 +202,8 @@ class Embedders:
         self._kept: dict[ModelRow, GuardedEmbedder] = {}
 
     def of(self, model: ModelRow) -> GuardedEmbedder:
-        """The embedder of a registered model."""
-        # Whether it is active says nothing about how it is asked.
+        """Return the embedder of a registered model."""
+        # Activating a model must not build it again.
         key = ModelRow(
             model_id=model.model_id,
             provider=model.provider,
@@ -214,7 +218,7 @@ class Embedders:
         return self._kept[key]
 
     async def aclose(self) -> None:
-        """Lets go of threads and connections."""
+        """Close threads and connections."""
         for guarded in self._kept.values():
             await guarded.aclose()
 

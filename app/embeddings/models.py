@@ -1,4 +1,4 @@
-"""The models vectors are made with: which there are, which one is active, and whether the settings agree."""
+"""Embedding models: the registered ones, the active one, and checks against the settings."""
 
 import time
 from dataclasses import replace
@@ -36,10 +36,10 @@ from app.providers.vectors import check_dimensions
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 CACHED_SECONDS = 2.0
-# An index of pgvector takes no more.
+# The most dimensions that pgvector can index.
 MAX_DIMENSIONS = 2000
-# How long a start waits for a provider.
-PATIENCE_SECONDS = 3.0
+# How long the start-up check waits for a provider.
+CHECK_TIMEOUT_SECONDS = 3.0
 ADDRESSES = {"ollama": "OLLAMA_URL", "openai": "OPENAI_BASE_URL", "voyage": "VOYAGE_BASE_URL"}
 
 
@@ -56,22 +56,22 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As people and metrics name it."""
+        """The name for people and metrics."""
         return f"{self.provider}/{self.model}" + (f" v{self.version}" if self.version > 1 else "")
 
     def matches(self, spec: ModelSpec) -> bool:
-        """Whether a setting means this model, of whatever version."""
+        """Return whether a setting names this model, in any version."""
         model = spec.model or DEFAULT_EMBEDDING_MODELS.get(spec.provider)
         return (self.provider, self.model) == (spec.provider, model) and spec.dimensions in (None, self.dimensions)
 
 
 async def list_models(db: Database) -> list[ModelRow]:
-    """All registered models, by id."""
+    """Return all registered models, ordered by id."""
     return [ModelRow(**row) for row in await db.call(queries.LIST_MODELS)]
 
 
 class ActiveModel:
-    """The model that recall searches by, remembered for two seconds: `await active(db)`; None when there is none."""
+    """The model that recall uses, cached for two seconds: `await active(db)`; None when there is none."""
 
     def __init__(self, *, seconds: float = CACHED_SECONDS) -> None:
         self._seconds = seconds
@@ -79,7 +79,7 @@ class ActiveModel:
         self._model: ModelRow | None = None
 
     async def __call__(self, db: Database) -> ModelRow | None:
-        """The active model now, or a moment ago."""
+        """Return the active model, at most `seconds` old."""
         if time.monotonic() - self._read_at >= self._seconds:
             found = await list_models(db)
             self._model = next((model for model in found if model.active), None)
@@ -88,7 +88,7 @@ class ActiveModel:
 
 
 def provider_settings(settings: Settings) -> ProviderSettings:
-    """Where providers are, of all the settings."""
+    """Return the settings of providers."""
     return ProviderSettings(
         ollama_url=settings.ollama_url,
         openai_base_url=settings.openai_base_url,
@@ -100,7 +100,7 @@ def provider_settings(settings: Settings) -> ProviderSettings:
 
 
 def configured_model(settings: Settings) -> ModelSpec | None:
-    """What EMBEDDING_MODEL names; None when it is not set."""
+    """Return the model that EMBEDDING_MODEL names, or None when it is not set; raise ConfigError when invalid."""
     if settings.embedding_model is None:
         return None
     try:
@@ -112,12 +112,12 @@ def configured_model(settings: Settings) -> ModelSpec | None:
 
 
 def with_dimensions(spec: ModelSpec, given: int | None) -> ModelSpec:
-    """The same with EMBEDDING_DIMENSIONS as the length of its vectors, unless it names one itself."""
+    """Return the spec with EMBEDDING_DIMENSIONS as its dimensions, unless it has its own."""
     return replace(spec, dimensions=given if spec.dimensions is None else spec.dimensions)
 
 
 def check_storable(dimensions: int, spec: ModelSpec) -> None:
-    """Raises ProviderMisconfigured unless vectors of this length are what was asked for, and can be stored."""
+    """Raise ProviderMisconfigured unless these dimensions match the spec and can be stored."""
     check_dimensions(dimensions, expected=spec.dimensions, who=str(spec))
     if dimensions > MAX_DIMENSIONS:
         raise ProviderMisconfigured(
@@ -130,8 +130,7 @@ def check_storable(dimensions: int, spec: ModelSpec) -> None:
 
 
 def known_dimensions(spec: ModelSpec) -> int | None:
-    """How long the vectors of EMBEDDING_MODEL are as far as that is known without asking it; refused when they cannot
-    be."""
+    """Return the dimensions of a model if known without calling it, else None; raise StartupError when unusable."""
     family = (spec.model or DEFAULT_EMBEDDING_MODELS[spec.provider]).partition(":")[0]
     if spec.provider == "local":
         known = local.DIMENSIONS
@@ -142,8 +141,8 @@ def known_dimensions(spec: ModelSpec) -> int | None:
             check_storable(known, spec)
     except ProviderMisconfigured as problem:
         raise StartupError(
-            f"EMBEDDING_MODEL: {problem.message} Name a length that the model has, from {MIN_DIMENSIONS} to "
-            f"{MAX_DIMENSIONS}, after @, or none; or another model.",
+            f"EMBEDDING_MODEL: {problem.message} Give dimensions that the model supports, from {MIN_DIMENSIONS} to "
+            f"{MAX_DIMENSIONS}, after @, or none; or choose another model.",
             code=problem.code,
             details=problem.details,
         ) from problem
@@ -151,19 +150,21 @@ def known_dimensions(spec: ModelSpec) -> int | None:
 
 
 async def check_models(db: Database, settings: Settings) -> ModelRow | None:
-    """Refuses to go on when EMBEDDING_DIMENSIONS is not what is stored, or EMBEDDING_MODEL names what cannot be; warns
-    when it is another one than the active one, which is answered."""
+    """Return the active model; raise StartupError when the settings cannot work with the stored vectors.
+
+    An EMBEDDING_MODEL that differs from the active model is only logged.
+    """
     wanted = settings.embedding_dimensions
     if wanted is not None and wanted < MIN_DIMENSIONS:
         raise StartupError(
-            f"EMBEDDING_DIMENSIONS is {wanted}; fewer than {MIN_DIMENSIONS} cannot tell texts apart. "
+            f"EMBEDDING_DIMENSIONS is {wanted}; fewer than {MIN_DIMENSIONS} cannot distinguish texts. "
             "Choose a model with longer vectors.",
             code=DIMENSIONS_BELOW_FLOOR,
             details={"dimensions": wanted, "minimum": MIN_DIMENSIONS},
         )
     spec = configured_model(settings)
     if spec is not None and spec.provider != "none":
-        # The local model has one length; EMBEDDING_DIMENSIONS may be that of another, which has taken its place.
+        # The local model has fixed dimensions; EMBEDDING_DIMENSIONS may belong to the active model instead.
         known_dimensions(spec if spec.provider == "local" else with_dimensions(spec, wanted))
     try:
         active = await ActiveModel()(db)
@@ -190,15 +191,17 @@ async def check_models(db: Database, settings: Settings) -> ModelRow | None:
 
 
 async def check_active(db: Database, settings: Settings) -> None:
-    """As check_models; and refuses to go on when the active model answers with vectors of another length than are
-    stored. That its provider is away, slow or not well set up keeps nobody from starting."""
+    """Run check_models and raise StartupError when the active model returns vectors of other dimensions than stored.
+
+    An unavailable, slow or misconfigured provider does not prevent the start.
+    """
     model = await check_models(db, settings)
     if model is None or model.provider not in STYLES:
         return
     spec = ModelSpec(provider=cast("Provider", model.provider), model=model.model, dimensions=model.dimensions)
-    patience = min(PATIENCE_SECONDS, settings.embedding_timeout_seconds)
+    timeout = min(CHECK_TIMEOUT_SECONDS, settings.embedding_timeout_seconds)
     try:
-        embedder = build_embedder(spec, replace(provider_settings(settings), timeout_seconds=patience))
+        embedder = build_embedder(spec, replace(provider_settings(settings), timeout_seconds=timeout))
         assert embedder is not None
         try:
             await embedder.embed(["Which model is this?"])

@@ -1,4 +1,4 @@
-"""HTTP of embedding: what must not reach a provider."""
+"""HTTP of redaction patterns."""
 
 from uuid import UUID
 
@@ -19,7 +19,7 @@ ADMIN = Access(work="admin", kinds=("admin",), scopes=("admin",), project=False)
 async def list_redactions(
     db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None
 ) -> RedactionList:
-    """Those of the tenant, oldest first, and those that hold for everybody."""
+    """Returns the patterns of the tenant, oldest first, and the built-in ones."""
     page = Page(cursors, who, "redactions", limit=limit, cursor=cursor)
     return await redactions.list_redactions(db, who, page=page)
 
@@ -29,14 +29,15 @@ async def list_redactions(
     opt={"access": ADMIN},
     summary="Add a redaction pattern",
     tags=["administration"],
-    responses=also(200, RedactionCreated, "It was there already."),
+    responses=also(200, RedactionCreated, "The pattern existed already."),
 )
 async def create_redaction(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RedactionCreate]
 ) -> Response[RedactionCreated]:
-    """What matches is sent to no embedding provider: [REDACTED] is, instead. It holds for what is embedded from now on;
-    what was embedded before is not queued again. At most 50 for each tenant."""
-    return respond(await redactions.create_redaction(db, who, data=data, once=idempotent))
+    """Text that matches is replaced by [REDACTED] before it is sent to a provider. The pattern applies from now on;
+    existing vectors are not made again. At most 50 patterns for each tenant."""
+    await redactions.check_pattern(db, who, pattern=data.pattern)
+    return respond(await idempotent.run(db, who, lambda session: redactions.create_redaction(session, who, data=data)))
 
 
 @delete(
@@ -46,7 +47,7 @@ async def create_redaction(
     tags=["administration"],
 )
 async def delete_redaction(db: Db, who: Who, redaction_id: FromPath[UUID]) -> None:
-    """What was embedded under it stays as it is, until it changes."""
+    """Existing vectors stay as they are until their units change."""
     await redactions.delete_redaction(db, who, redaction_id=redaction_id)
 
 

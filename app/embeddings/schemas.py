@@ -1,4 +1,4 @@
-"""Redaction patterns on the wire."""
+"""Requests and responses of redaction patterns."""
 
 from datetime import datetime
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Tables of embeddings: models, vectors, the queue of what is to be embedded, redactions."""
+"""Tables of embeddings: models, vectors, the queue of units to embed, redactions."""
 
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import (
@@ -23,11 +23,11 @@ from sqlalchemy import (
 from app.db.metadata import metadata
 from app.db.rls import Rule
 
-# What can be recalled, and embedded, beside each other.
+# The kinds of units that are embedded.
 _KINDS = "owner_kind IN ('note', 'fact', 'card', 'object')"
 _VIEWS = "view IN ('self', 'context')"
 
-# Which models vectors are made with, of the whole installation: one is active, others are filled beside it or kept.
+# The models of the installation: one is active, others are being filled or kept.
 embedding_models = Table(
     "embedding_models",
     metadata,
@@ -46,8 +46,8 @@ embedding_models = Table(
     info={"grants": "SELECT"},
 )
 
-# One row for each unit, view and model; as hidden as what it was made of. Split by tenant, so that the share of each in
-# an index is larger. Each model has an index of its own for each view, made when the model is added.
+# One row for each unit, view and model, as visible as its unit. Partitioned by tenant, so that the share of each tenant
+# in an index is larger. Indexes are created for each model when it is added.
 embeddings = Table(
     "embeddings",
     metadata,
@@ -71,7 +71,7 @@ embeddings = Table(
     info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )
 
-# What is to be embedded, written with what makes it necessary; one line for each unit and model.
+# Units to embed, queued in the transaction that changes them; one row for each unit and model.
 embedding_queue = Table(
     "embedding_queue",
     metadata,
@@ -90,7 +90,7 @@ embedding_queue = Table(
     info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )
 
-# How many vectors a project has of a model: decides how they are searched. Kept by who writes them, one at a time.
+# How many vectors a project has of a model, which decides how they are searched; updated by whoever writes them.
 embedding_counts = Table(
     "embedding_counts",
     metadata,
@@ -107,7 +107,7 @@ embedding_counts = Table(
     info={"rls": Rule.PROJECT, "grants": "SELECT"},
 )
 
-# What must not reach a provider: matches are embedded as [REDACTED].
+# Patterns whose matches are replaced by [REDACTED] before a text is sent to a provider.
 embedding_redactions = Table(
     "embedding_redactions",
     metadata,
@@ -121,7 +121,7 @@ embedding_redactions = Table(
     info={"rls": Rule.TENANT, "grants": "SELECT, INSERT, DELETE"},
 )
 
-# How often something was redacted, by day: told to the audit log once the day is over.
+# Redactions by day; written to the audit log when the day is over.
 redaction_counts = Table(
     "redaction_counts",
     metadata,

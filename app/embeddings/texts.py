@@ -1,17 +1,16 @@
-"""What of a unit is embedded: pure functions from its words to the text a provider sees."""
+"""The text of a unit that is embedded: pure functions."""
 
 import hashlib
 from datetime import UTC, datetime
 
 MAX_TOKENS = 800
-# Of English prose, and of scripts that models know less of; exact counts differ from model to model, and models cut
-# what is still too long.
+# An estimate for English prose; exact counts differ by model, and models cut what is still too long.
 CHARACTERS_PER_TOKEN = 4
 MAX_CHARACTERS = MAX_TOKENS * CHARACTERS_PER_TOKEN
-# What a tenant's patterns see of a text: more than a model reads, since a secret that is cut in half is none to them,
-# and what is redacted makes room for what follows.
+# How much of a text the redaction patterns of a tenant see: more than a model reads, since a secret cut in half would
+# not match, and redaction makes the text shorter.
 REDACTED_CHARACTERS = 5 * MAX_CHARACTERS
-# By hand: the library's own names follow the machine's language.
+# Not strftime: its names depend on the locale.
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
@@ -19,19 +18,19 @@ MONTHS = (
 
 
 def unit_text(words: str, *, author: str | None = None, occurred_at: datetime | None = None) -> str:
-    """The text to embed: who said it and when comes first, so that it can be found by that too."""
+    """Return the text to embed, prefixed by author and date so that it can be found by them too."""
     if author and occurred_at is not None:
         words = f"{author} ({spoken_date(occurred_at)}): {words}"
     return readable(words)
 
 
 def readable(text: str) -> str:
-    """As much of a text as a model reads."""
-    return truncated(text, characters=_room(text))
+    """Return as much of a text as a model reads."""
+    return truncated(text, characters=_max_characters(text))
 
 
-def _room(text: str) -> int:
-    """How many characters of a text make MAX_TOKENS: a quarter of a token each, a whole one past ASCII."""
+def _max_characters(text: str) -> int:
+    """Return how many characters make MAX_TOKENS: a quarter of a token each, a whole one outside of ASCII."""
     if text.isascii() or len(text) <= MAX_TOKENS:
         return MAX_CHARACTERS
     quarters = 0
@@ -43,13 +42,13 @@ def _room(text: str) -> int:
 
 
 def spoken_date(moment: datetime) -> str:
-    """The day as people write it, such as 8 May 2023, in UTC."""
+    """Return the day in UTC, such as 8 May 2023."""
     day = moment.astimezone(UTC)
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 def truncated(text: str, *, characters: int = MAX_CHARACTERS) -> str:
-    """No more than so many characters, cut between words where there is a gap near the end."""
+    """Return at most so many characters, cut between words where possible."""
     if len(text) <= characters:
         return text
     cut = text[:characters]
@@ -58,5 +57,5 @@ def truncated(text: str, *, characters: int = MAX_CHARACTERS) -> str:
 
 
 def text_hash(text: str) -> str:
-    """By which a changed text is told from one that only was touched; SHA-256 in hexadecimal."""
+    """Return the SHA-256 of a text in hexadecimal, to detect changes."""
     return hashlib.sha256(text.encode()).hexdigest()

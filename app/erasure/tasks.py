@@ -11,7 +11,7 @@ from app.access import new_id
 from app.db.scope import Scope
 from app.erasure import queries
 from app.jobs.registry import Handler, Job, JobContext, PermanentFailure, Postponed, Registry
-from app.signing import ALGORITHM, Signer, encoded
+from app.signing import ALGORITHM, Signer, encode_base64
 
 OUTSIDE = (
     "Backups, replicas that lag behind and the write-ahead log of PostgreSQL are outside the reach of this erasure; "
@@ -77,7 +77,7 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
         "values_left": _remaining(found, "value"),
         "outside": OUTSIDE,
         "algorithm": ALGORITHM,
-        "public_key": encoded(public_key),
+        "public_key": encode_base64(public_key),
         "software": f"palimpsest {__version__}",
     }
 

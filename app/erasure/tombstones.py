@@ -27,7 +27,7 @@ from app.facts.entities import service as entities
 from app.facts.names import plain_text
 from app.outcomes import Outcome
 from app.paging import Page
-from app.signing import ALGORITHM, encoded
+from app.signing import ALGORITHM, encode_base64
 from app.tenancy.schemas import SYNONYMS, Visibility
 
 SCOPES: tuple[str, ...] = get_args(Visibility)
@@ -231,7 +231,7 @@ async def get_receipt(db: Database, who: Principal, *, tombstone_id: UUID) -> Re
     return Receipt(
         receipt=msgspec.json.decode(row["signed"]),
         signed=row["signed"],
-        signature=encoded(row["signature"]),
-        public_key=encoded(row["public_key"]),
+        signature=encode_base64(row["signature"]),
+        public_key=encode_base64(row["public_key"]),
         algorithm=ALGORITHM,
     )

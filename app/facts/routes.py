@@ -130,10 +130,10 @@ async def list_facts(
         include_low_trust=include_low_trust,
     )
     scope = None if visibility is None else SYNONYMS.get(visibility, visibility)
-    times = {"valid_at": parse_moment(valid_at, "valid_at"), "as_of": parse_as_of(as_of)}
-    binding = {**msgspec.structs.asdict(filters), "scope": scope, **times}
+    valid, known = parse_moment(valid_at, "valid_at"), parse_as_of(as_of)
+    binding = {**msgspec.structs.asdict(filters), "scope": scope, "valid_at": valid, "as_of": known}
     page = Page(cursors, who, "facts", limit=limit, cursor=cursor, **binding)
-    context = ReadContext.of(who, scope=scope, hold_denied=hold_denied, **times)
+    context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope, hold_denied=hold_denied)
     return await reads.list_facts(db, context, filters=filters, page=page)
 
 

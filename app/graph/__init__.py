@@ -1,4 +1,4 @@
-"""Walking the graph of facts: who is near an entity, over how many hops and which facts."""
+"""The graph of facts: edges between entities, and the neighbors of an entity with the paths to them."""
 
 from app.domains import Domain
 

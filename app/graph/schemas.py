@@ -1,4 +1,4 @@
-"""The graph on the wire."""
+"""Responses of the graph."""
 
 from typing import Literal
 from uuid import UUID

@@ -18,14 +18,14 @@ from sqlalchemy import (
 from app.db.metadata import metadata
 from app.db.rls import Rule
 
-# What a walk and the policy ask of an edge beside its ends: with it in the index, the table itself is not read.
-_WALKED = [
+# What a traversal and the policy read of an edge; included in the indexes so that the table itself is not read.
+_TRAVERSED = [
     *("predicate_id", "source_trust", "valid_from", "valid_until", "created_at", "closed_at", "retracted_at"),
     *("weighed_at", "agent_id", "garden_id", "suppression"),
 ]
 
-# One row for each fact whose object is an entity, written and changed in the fact's transaction; it carries all that
-# a walk asks at any two times, so that walking touches no other table.
+# One row for each fact whose object is an entity, written in the fact's transaction. It has all that a traversal at
+# any two times reads, so that no other table is needed.
 entity_edges = Table(
     "entity_edges",
     metadata,
@@ -62,12 +62,12 @@ entity_edges = Table(
     Index(
         "entity_edges_out_idx",
         *("tenant_id", "project_id", "subject_entity_id", "scope", "confidence", "edge_id"),
-        postgresql_include=["object_entity_id", *_WALKED],
+        postgresql_include=["object_entity_id", *_TRAVERSED],
     ),
     Index(
         "entity_edges_in_idx",
         *("tenant_id", "project_id", "object_entity_id", "scope", "confidence", "edge_id"),
-        postgresql_include=["subject_entity_id", *_WALKED],
+        postgresql_include=["subject_entity_id", *_TRAVERSED],
     ),
     info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )

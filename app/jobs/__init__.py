@@ -1,4 +1,4 @@
-"""The queue: enqueue in the writer's transaction, lease fairly between tenants, end every job exactly once."""
+"""The job queue: enqueue in the writer's transaction, lease fairly between tenants, finish every job exactly once."""
 
 from app.domains import Domain
 

@@ -1,4 +1,4 @@
-"""All SQL of the queue."""
+"""All SQL of the job queue."""
 
 from datetime import datetime
 from typing import Any
@@ -8,32 +8,32 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from app.db.database import Session
+from app.db.scope import ScopedFunction
 from app.errors import Conflict
 from app.jobs.tables import jobs
-from app.web.queries import hot_query
 
 COLUMNS = (
     "job_id", "project_id", "kind", "status", "priority", "attempts", "max_attempts", "created_by", "last_error",
     "created_at", "available_at", "started_at", "finished_at", "result",
 )  # fmt: skip
 
-# Read one job: authenticates, sets the scope and answers in one call.
-READ_JOB = hot_query("read_job", arguments=1, columns=", ".join(f"r.{name}" for name in COLUMNS))
+# Read one job in the caller's scope.
+READ_JOB = ScopedFunction(name="read_job", arguments=1, columns=COLUMNS)
 
 # Lease due jobs, fairly between tenants.
 LEASE = "SELECT * FROM lease_jobs(%s, %s, %s, make_interval(secs => %s), %s)"
 
-# Extend these leases; answers which of them are still held.
+# Extend leases and return those that are still held.
 RENEW = "SELECT * FROM renew_leases(%s, %s, %s, make_interval(secs => %s))"
 
-# Return what was leased by workers that stopped answering.
+# Return jobs to the queue whose lease has expired.
 REAP = "SELECT * FROM reap_leases(%s)"
 
-# End one job, if the lease is still held.
+# End one attempt if its lease is still held.
 FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
 
-# What a job was about follows how it ended.
-FOLLOW = text("SELECT follow_job(:tenant, CAST(:job AS uuid), :status)")
+# Update the state of what a job is about (a document, an extraction) to how the job ended.
+UPDATE_SUBJECT = text("SELECT update_job_subject(:tenant, CAST(:job AS uuid), :status)")
 
 # Whether a job of some kinds is open for a dedupe key.
 HAS_OPEN = """
@@ -42,32 +42,32 @@ HAS_OPEN = """
         WHERE j.tenant_id = %(tenant)s AND j.project_id = %(project)s AND j.kind = ANY (%(kinds)s::text[])
           AND j.dedupe_key IN (%(key)s, %(key)s || ':next') AND j.status IN ('pending', 'leased')) AS open"""
 
-# Give maintenance to tenants that need it.
+# Enqueue maintenance for tenants with expired rows.
 SCHEDULE_MAINTENANCE = "SELECT * FROM schedule_maintenance(%s)"
 
-# Give sealing to tenants whose audit log has new lines.
+# Enqueue sealing for tenants whose audit log has new lines.
 SCHEDULE_SEALS = "SELECT * FROM schedule_seals()"
 
-# Give decay to projects whose policies were not applied since.
+# Enqueue decay for projects whose policies were not applied since then.
 SCHEDULE_DECAY = "SELECT * FROM schedule_decay(%s)"
 
-# Give embedding to projects that have something due.
+# Enqueue embedding for projects that have something due.
 SCHEDULE_EMBEDDINGS = "SELECT * FROM schedule_embeddings()"
 
-# Give reconciliation of vectors to projects that had none since.
+# Enqueue reconciliation of vectors for projects that had none since then.
 SCHEDULE_RECONCILIATIONS = "SELECT * FROM schedule_reconciliations(%s)"
 
-# Give retention to tenants that had none since, or whose last sweep left something to do.
+# Enqueue retention for tenants that had none since then, or whose last run was incomplete.
 SCHEDULE_RETENTION = "SELECT * FROM schedule_retention(%s)"
 
-# Give a cycle of maintenance to projects that look after themselves.
+# Enqueue a maintenance cycle for projects with autonomous maintenance.
 SCHEDULE_CYCLES = "SELECT * FROM schedule_cycles()"
 
-_shown = [jobs.c[name] for name in COLUMNS]
+_COLUMNS = [jobs.c[name] for name in COLUMNS]
 
 
 async def insert_jobs(session: Session, *, rows: list[dict[str, Any]]) -> list[str]:
-    """Enqueues; a job whose dedupe_key is open already is left out of the answer."""
+    """Insert jobs and return their ids, except those whose dedupe key is open already."""
     statement = insert(jobs).values(rows).on_conflict_do_nothing().returning(jobs.c.job_id)
     return [row["job_id"] for row in await session.rows(statement)]
 
@@ -75,7 +75,7 @@ async def insert_jobs(session: Session, *, rows: list[dict[str, Any]]) -> list[s
 async def find_open_job(
     session: Session, *, tenant_id: str, project_id: str | None, kind: str, dedupe_key: str
 ) -> str | None:
-    """The id of the open job with this dedupe key."""
+    """Return the id of the open job with this dedupe key, or None."""
     row = await session.row(
         select(jobs.c.job_id).where(
             jobs.c.tenant_id == tenant_id,
@@ -91,7 +91,7 @@ async def find_open_job(
 def select_jobs(
     *, tenant_id: str, kind: str | None, status: str | None, after: tuple[datetime, str] | None, limit: int
 ) -> Any:
-    """Jobs of the caller's scope, newest first."""
+    """Return the statement that lists jobs of the scope, newest first."""
     c = jobs.c
     conditions = [c.tenant_id == tenant_id]
     if kind is not None:
@@ -102,28 +102,30 @@ def select_jobs(
         conditions.append(
             tuple_(c.created_at, c.job_id) < tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
         )
-    return select(*_shown).where(and_(*conditions)).order_by(c.created_at.desc(), c.job_id.desc()).limit(limit)
+    return select(*_COLUMNS).where(and_(*conditions)).order_by(c.created_at.desc(), c.job_id.desc()).limit(limit)
 
 
 async def lock_job(session: Session, *, tenant_id: str, job_id: str) -> dict[str, Any] | None:
-    """One job, locked until the transaction ends."""
+    """Return one job, locked until the transaction ends, or None."""
     return await session.row(
-        select(*_shown, jobs.c.agent_id).where(jobs.c.tenant_id == tenant_id, jobs.c.job_id == job_id).with_for_update()
+        select(*_COLUMNS, jobs.c.agent_id)
+        .where(jobs.c.tenant_id == tenant_id, jobs.c.job_id == job_id)
+        .with_for_update()
     )
 
 
 async def cancel_job(session: Session, *, tenant_id: str, job_id: str, now: datetime) -> dict[str, Any] | None:
-    """Cancels an open job; the worker that may hold it can no longer end it, nor commit its effect."""
+    """Cancel an open job and return it, or None; a worker that holds it can no longer commit its effect."""
     return await session.row(
         update(jobs)
         .where(jobs.c.tenant_id == tenant_id, jobs.c.job_id == job_id, jobs.c.status.in_(["pending", "leased"]))
         .values(status="cancelled", lease_owner=None, lease_expires_at=None, finished_at=now)
-        .returning(*_shown)
+        .returning(*_COLUMNS)
     )
 
 
 async def retry_job(session: Session, *, tenant_id: str, job_id: str, now: datetime) -> dict[str, Any] | None:
-    """Puts an ended job back with a fresh count of attempts."""
+    """Put an ended job back with no attempts and return it, or None; raise Conflict when its dedupe key is open."""
     try:
         return await session.row(
             update(jobs)
@@ -133,16 +135,16 @@ async def retry_job(session: Session, *, tenant_id: str, job_id: str, now: datet
                 jobs.c.status.in_(["failed", "dead", "cancelled"]),
             )
             .values(status="pending", attempts=0, available_at=now, finished_at=None, started_at=None)
-            .returning(*_shown)
+            .returning(*_COLUMNS)
         )
     except IntegrityError as problem:
-        raise Conflict("Another job for the same work is open already.", code="job_already_open") from problem
+        raise Conflict("Another job with the same dedupe key is already open.", code="job_already_open") from problem
 
 
 async def complete_job(
     session: Session, *, tenant_id: str, job_id: str, owner: str, now: datetime, result: dict[str, Any] | None
 ) -> bool:
-    """Completes a job inside the transaction of its effect; False when the lease is no longer held."""
+    """Complete a job in the transaction of its effect; return False when the lease is no longer held."""
     done = await session.execute(
         update(jobs)
         .where(
@@ -159,7 +161,7 @@ async def complete_job(
 
 
 async def hold_job(session: Session, *, tenant_id: str, job_id: str, owner: str) -> bool:
-    """Whether the lease is held, and keeps it so until the transaction ends."""
+    """Return whether the lease is held, and lock it until the transaction ends."""
     row = await session.row(
         select(jobs.c.job_id)
         .where(

@@ -1,4 +1,4 @@
-"""Enqueueing: a job is written in the transaction that makes it necessary."""
+"""Enqueueing of jobs, in the transaction that makes them necessary."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,20 +14,20 @@ from app.jobs import queries
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Work to be done later."""
+    """A job to enqueue."""
 
     kind: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
     dedupe_key: str | None = None
-    """While a job of this kind with this key is open in the project, another is not made."""
+    """While a job of this kind with this key is open in the project, no second one is enqueued."""
     priority: int = 0
     max_attempts: int = 5
     available_at: datetime | None = None
 
 
 async def enqueue(session: Session, who: Scope, *, job: NewJob) -> str:
-    """Enqueues one job and answers its id, or the id of the open job that stands for it."""
-    # The open job may end between the two statements; then ours can be made after all.
+    """Enqueue a job and return its id, or the id of the open job with the same dedupe key."""
+    # The open job may finish between the two statements; then ours can be inserted after all.
     for _ in range(3):
         made = await enqueue_all(session, who, jobs=[job])
         if made:
@@ -38,11 +38,13 @@ async def enqueue(session: Session, who: Scope, *, job: NewJob) -> str:
         )
         if found is not None:
             return found
-    raise Conflict("A job for the same work comes and goes; try again.", code="job_already_open")
+    raise Conflict(
+        "Other jobs with the same dedupe key keep starting and finishing; try again.", code="job_already_open"
+    )
 
 
 async def enqueue_all(session: Session, who: Scope, *, jobs: Sequence[NewJob]) -> list[str]:
-    """Enqueues several jobs in one statement; those that were open already are left out of the answer."""
+    """Enqueue jobs in one statement and return the ids of those whose dedupe key was not open already."""
     if not jobs:
         return []
     now = datetime.now(UTC)

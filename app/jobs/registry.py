@@ -1,4 +1,4 @@
-"""Handlers by kind of job, with how each kind is retried."""
+"""Job handlers by kind with their retry policy, and the attempt that a handler receives."""
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,16 +15,16 @@ from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import AppError
 from app.jobs import queries
 
-MAX_ERROR = 1000
+MAX_ERROR_LENGTH = 1000
 DEFAULT_BACKOFF = (2.0, 10.0, 60.0, 300.0, 900.0)
 
 
 class PermanentFailure(Exception):
-    """Trying again cannot help: the job fails at once."""
+    """Raised by a handler when retrying cannot help: the job fails at once."""
 
 
 class Postponed(Exception):
-    """Its time has not come: the job goes back to the queue until then, as if it had never been leased."""
+    """Raised by a handler to put the job back into the queue until a time, without counting the attempt."""
 
     def __init__(self, until: datetime) -> None:
         super().__init__(f"not before {until.isoformat()}")
@@ -32,17 +32,17 @@ class Postponed(Exception):
 
 
 class LeaseLost(Exception):
-    """Somebody else has the job now, or it was cancelled: what this attempt did is rolled back."""
+    """Raised when another worker holds the job or it was cancelled: the attempt is rolled back."""
 
 
 def error_text(problem: Exception) -> str:
-    """What a job keeps of why an attempt failed: a stable code, and the words."""
+    """Return a stable code and the message of a failed attempt, as stored with the job."""
     code = problem.code if isinstance(problem, AppError) else type(problem).__qualname__
     return f"{code}: {problem}"
 
 
 class Job:
-    """One attempt at one job, in its own tenant's scope."""
+    """One attempt at one job, in the scope of its tenant."""
 
     def __init__(self, db: Database, owner: str, row: dict[str, Any]) -> None:
         self.db = db
@@ -61,21 +61,21 @@ class Job:
         )
         self.ended = False
         self.result: dict[str, Any] | None = None
-        """What came of it, for whoever follows the job; never content."""
+        """The result shown to those who read the job; never content."""
 
     @asynccontextmanager
     async def holding(self) -> AsyncGenerator[Session]:
-        """A transaction of a part of the job's effect: it commits only while the job is still in our hands."""
+        """Open a transaction for part of the job's effect, which commits only while the lease is held."""
         async with self.db.tenant(self.scope) as session:
             yield session
-            # At the end, because heartbeats wait for it.
+            # Checked last: it locks the row, and heartbeats wait for the lock.
             if not await queries.hold_job(
                 session, tenant_id=self.scope.tenant_id, job_id=self.job_id, owner=self.owner
             ):
                 raise LeaseLost
 
     def follow_up(self, job_id: str, kind: str, *, payload: dict[str, Any], max_attempts: int) -> "Job":
-        """Another job of the same scope, which was made in our hands."""
+        """Return another job of the same scope that this attempt created and holds."""
         row = {
             "job_id": job_id,
             "kind": kind,
@@ -89,29 +89,29 @@ class Job:
         }
         return Job(self.db, self.owner, row)
 
-    async def settle(self, session: Session, status: str) -> None:
-        """Tells what the job is about how it ends, as part of its transaction."""
-        place = {"tenant": self.scope.tenant_id, "job": self.job_id, "status": status}
-        await session.execute(queries.FOLLOW, place)
+    async def update_subject(self, session: Session, status: str) -> None:
+        """Update the state of what the job is about, in the transaction that finishes the job."""
+        address = {"tenant": self.scope.tenant_id, "job": self.job_id, "status": status}
+        await session.execute(queries.UPDATE_SUBJECT, address)
 
-    async def give_back(self, problem: Exception, *, seconds: float) -> None:
-        """Lets the queue try it again a little later."""
+    async def return_to_queue(self, problem: Exception, *, seconds: float) -> None:
+        """Return the job to the queue, to be tried again after some seconds."""
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         await self.finish("pending", error=error_text(problem), available_at=until)
 
     async def finish(self, status: str, *, error: str | None = None, available_at: datetime | None = None) -> bool:
-        """Ends this attempt, by itself; false when the lease is no longer held."""
+        """End this attempt in a transaction of its own; return False when the lease is no longer held."""
         message = None
         if error is not None:
-            # What an error says may hold anything; what is stored is text.
-            message = error.replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR]
-        place = (self.scope.tenant_id, self.scope.project_id, UUID(self.job_id), self.owner)
-        (row,) = await self.db.call(queries.FINISH, (*place, status, message, available_at))
+            # An error message may hold bytes that a text column cannot store.
+            message = error.replace("\0", "").encode(errors="replace").decode()[:MAX_ERROR_LENGTH]
+        address = (self.scope.tenant_id, self.scope.project_id, UUID(self.job_id), self.owner)
+        (row,) = await self.db.call(queries.FINISH, (*address, status, message, available_at))
         return row["held"]
 
     @asynccontextmanager
     async def finishing(self) -> AsyncGenerator[Session]:
-        """The transaction of the job's effect, which also completes it: both happen, or neither does."""
+        """Open the transaction of the job's effect, which also completes the job, or raises LeaseLost."""
         async with self.db.tenant(self.scope) as session:
             yield session
             held = await queries.complete_job(
@@ -131,34 +131,34 @@ Handler = Callable[[Job], Awaitable[None]]
 
 
 class JobContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a domain builds its job handlers from."""
+    """The dependencies from which domains build their job handlers."""
 
     db: Database
     settings: Settings
     embedders: Any
-    """The Embedders of this process; named by no type here, since the domain that owns it stands above jobs."""
+    """The Embedders of this process; untyped, since jobs cannot import the domain that owns them."""
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler and its way of retrying."""
+    """A handler and its retry policy."""
 
     handler: Handler
     backoff: tuple[float, ...] = DEFAULT_BACKOFF
 
     def delay(self, attempt: int) -> float:
-        """Seconds until the next attempt, with a fifth of jitter so that failures do not march in step."""
+        """Return the seconds until the next attempt, with 20% jitter so that failed jobs spread out."""
         base = self.backoff[min(attempt, len(self.backoff)) - 1]
         return base * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 class Registry:
-    """Which handler does which kind."""
+    """The handler of each kind of job."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Registered] = {}
 
     def register(self, kind: str, handler: Handler, *, backoff: tuple[float, ...] = DEFAULT_BACKOFF) -> None:
-        """Adds the handler of a kind; a kind has one."""
+        """Register the only handler of a kind."""
         if kind in self._handlers:
             raise ValueError(f"two handlers for jobs of kind {kind}")
         self._handlers[kind] = Registered(handler=handler, backoff=backoff)
@@ -167,12 +167,12 @@ class Registry:
         return self._handlers[kind]
 
     def is_busy(self, kind: str) -> bool:
-        """Return whether the handler of a kind says that it has much to do in this process."""
+        """Return whether the handler of a kind reports that it is busy in this process."""
         registered = self._handlers.get(kind)
         busy: Callable[[], bool] | None = getattr(registered and registered.handler, "is_busy", None)
         return busy is not None and busy()
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds this process can do: it leases no others."""
+        """The kinds this process leases."""
         return sorted(self._handlers)

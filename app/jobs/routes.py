@@ -1,4 +1,4 @@
-"""HTTP of the queue."""
+"""HTTP of the job queue."""
 
 from typing import Annotated
 from uuid import UUID
@@ -20,8 +20,8 @@ READ_HOT = Access(work="read", scopes=READERS, project=False, hot=True)
 CHANGE = Access(work="write", scopes=WRITERS, project=False)
 
 
-def _bounded(who: Principal) -> None:
-    # An administrator's unbound key reaches all projects; an agent has to say where it stands.
+def _check_project(who: Principal) -> None:
+    # An unbound admin key reads the jobs of all projects; an agent has to name a project.
     if not who.is_admin:
         require_project(who)
 
@@ -36,22 +36,22 @@ async def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobList:
-    """Jobs in the project, newest first; a key bound to no project and of kind admin sees those of all projects."""
-    _bounded(who)
+    """List the jobs of the project, newest first. An admin key bound to no project sees the jobs of all projects."""
+    _check_project(who)
     page = Page(cursors, who, "jobs", limit=limit, cursor=cursor, kind=kind, status=status)
     return await service.list_jobs(db, who, kind=kind, status=status, page=page)
 
 
-@get("/jobs/{job_id:uuid}", opt={"access": READ_HOT}, summary="Follow one job", tags=["jobs"])
+@get("/jobs/{job_id:uuid}", opt={"access": READ_HOT}, summary="Read a job", tags=["jobs"])
 async def get_job(
     request: ApiRequest,
     job_id: FromPath[UUID],
 ) -> JobRead:
-    """One job: whether it waits, runs, or how it ended. One round trip to the database, authentication included."""
+    """Return a job: whether it waits or runs, or how it ended."""
     hot = hot_path(request)
-    who, job = await service.read_job(hot.authenticator, hot.credentials, job_id=job_id)
+    who, job = await service.read_job(hot.call, job_id=job_id)
     await admit(request, READ_HOT, who, hot.limiter)
-    _bounded(who)
+    _check_project(who)
     if job is None:
         raise service.job_not_found()
     return job
@@ -63,8 +63,8 @@ async def cancel_job(
     who: Who,
     job_id: FromPath[UUID],
 ) -> JobRead:
-    """Cancels a pending or running job; what a running attempt has done is rolled back. 409 once it has ended."""
-    _bounded(who)
+    """Cancel a pending or running job. What a running attempt has done is rolled back. 409 once it has ended."""
+    _check_project(who)
     return await service.cancel_job(db, who, job_id=job_id)
 
 
@@ -74,8 +74,8 @@ async def retry_job(
     who: Who,
     job_id: FromPath[UUID],
 ) -> JobRead:
-    """Puts a failed, dead or cancelled job back into the queue with a fresh count of attempts. 409 otherwise."""
-    _bounded(who)
+    """Put a failed, dead or cancelled job back into the queue and reset its attempts. 409 otherwise."""
+    _check_project(who)
     return await service.retry_job(db, who, job_id=job_id)
 
 

@@ -1,4 +1,4 @@
-"""Jobs on the wire. The payload is never shown: it may hold content the caller could not read."""
+"""Wire types of jobs, without the payload, which may hold content that the caller must not read."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -10,7 +10,7 @@ Status = Literal["pending", "leased", "completed", "failed", "dead", "cancelled"
 
 
 class JobRead(msgspec.Struct, frozen=True, kw_only=True):
-    """A job: work that was accepted and can be followed to its end."""
+    """A job: work that was accepted and runs in the background."""
 
     job_id: UUID
     project_id: str | None
@@ -26,7 +26,7 @@ class JobRead(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     finished_at: datetime | None
     result: dict[str, Any] | None
-    """What came of it: counts, warnings and costs, never content."""
+    """The result: counts, warnings and costs, never content."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The table of the queue."""
+"""The table of the job queue."""
 
 from sqlalchemy import (
     CheckConstraint,
@@ -19,7 +19,7 @@ from app.db.metadata import metadata
 from app.db.rls import Rule
 
 # No foreign key to tenant or project: every write enqueues, and each would lock that one row for its transaction.
-# The policy already holds tenant_id to the scope.
+# The row-level policy already ensures that tenant_id is that of the scope.
 jobs = Table(
     "jobs",
     metadata,

@@ -1,4 +1,4 @@
-"""The worker loop: lease, run, heartbeat, end. A worker killed at any line loses nothing and doubles nothing."""
+"""The worker loop: lease, run, renew and finish jobs, so that a killed worker neither loses nor repeats an effect."""
 
 import asyncio
 import os
@@ -18,29 +18,22 @@ from app.db.database import Database
 from app.errors import Unavailable
 from app.jobs import queries
 from app.jobs.registry import Job, LeaseLost, PermanentFailure, Postponed, Registry, error_text
+from app.jobs.schedule import SCHEDULE
 from app.telemetry.logs import describe_failure
 from app.telemetry.metrics import JOB_SECONDS, JOB_WAIT_SECONDS, JOBS
 from app.telemetry.traces import span
-from app.web.upkeep import idle_slot
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-LEASE_AT_ONCE = 10
-LEASE_TOGETHER = 5
+MAX_LEASES_PER_CALL = 10
+MIN_FREE_SLOTS = 5
 GATHER_SECONDS = 0.015
-SCHEDULE_SECONDS = 60.0
-# Lines of the audit log are sealed within five seconds.
-SEAL_SECONDS = 1.5
-EMBED_SECONDS = 1.0
-DECAY_EVERY = timedelta(hours=1)
-RECONCILE_EVERY = timedelta(days=1)
-RETAIN_EVERY = timedelta(hours=6)
 OUTAGE_PAUSE = 1.0
-MOST_PATIENCE_SECONDS = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 
 
 class Worker:
-    """One process's share of the queue."""
+    """Runs jobs concurrently in one process."""
 
     def __init__(self, db: Database, registry: Registry, settings: Settings) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -54,46 +47,44 @@ class Worker:
         self._last_tenant = ""
 
     def stop(self) -> None:
-        """Leases no more; `run` returns once what runs has ended, or the drain time is over."""
+        """Stop leasing; `run` returns once running jobs have ended or the drain time is over."""
         self._stopping.set()
         self._wake.set()
 
     async def run(self) -> None:
-        """Works until stopped."""
+        """Run jobs until stopped."""
         log.info("worker_started", worker=self.name, kinds=self._registry.kinds)
-        helpers = [
+        background = [
             asyncio.create_task(self._db.wakeups.listen(self._wake.set)),
             asyncio.create_task(self._every(self._settings.lease_seconds / 3, self._renew)),
             asyncio.create_task(self._every(max(0.5, min(5.0, self._settings.lease_seconds / 2)), self._reap)),
-            asyncio.create_task(self._every(SCHEDULE_SECONDS, self._schedule)),
-            asyncio.create_task(self._every(SEAL_SECONDS, self._schedule_seals)),
-            asyncio.create_task(self._every(EMBED_SECONDS, self._schedule_embeddings)),
+            *(asyncio.create_task(self._every(seconds, self._scheduling(enqueue))) for seconds, enqueue in SCHEDULE),
         ]
         try:
             while not self._stopping.is_set():
-                await self._turn()
+                await self._lease_and_wait()
             await self._drain()
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
             log.info("worker_stopped", worker=self.name)
 
-    async def _turn(self) -> None:
+    async def _lease_and_wait(self) -> None:
         self._wake.clear()
-        if 0 < self._settings.worker_concurrency - len(self._running) < min(LEASE_TOGETHER, len(self._running)):
-            # At work: another moment, and more of them end, whose successors can be had in one call.
+        if 0 < self._settings.worker_concurrency - len(self._running) < min(MIN_FREE_SLOTS, len(self._running)):
+            # Wait a moment for more jobs to end, so that one call leases the successors of all of them.
             await asyncio.sleep(GATHER_SECONDS)
         free = self._settings.worker_concurrency - len(self._running)
         leased = 0
         if free > 0:
             try:
-                leased = await self._lease(min(free, LEASE_AT_ONCE))
+                leased = await self._lease(min(free, MAX_LEASES_PER_CALL))
             except (psycopg.Error, Unavailable) as problem:
                 log.warning("lease_failed", error=type(problem).__name__)
                 await self._pause(OUTAGE_PAUSE)
                 return
-        # A full lease means there is more; otherwise sleep until woken, a job ends, or it is time to look again.
+        # Something leased means there may be more; otherwise sleep until woken, a job ends, or the next poll.
         if leased == 0 or len(self._running) >= self._settings.worker_concurrency:
             await self._pause(self._settings.poll_seconds)
 
@@ -102,7 +93,7 @@ class Worker:
             await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _lease(self, limit: int) -> int:
-        # A new owner for every lease: an attempt that was given up can never pass for the one that followed it.
+        # A new owner for every lease, so that an abandoned attempt is never taken for its successor.
         self._leases += 1
         owner = f"{self.name}:{self._leases}"
         arguments = (owner, self._registry.kinds, limit, self._settings.lease_seconds, self._last_tenant)
@@ -121,8 +112,8 @@ class Worker:
             JOB_WAIT_SECONDS.labels(job.kind).observe(max(0.0, job.waited))
             with span("job", kind=job.kind):
                 outcome = await self._run_handler(job)
-        except Exception as problem:  # noqa: BLE001 - whatever it was, the others go on
-            # The end could not be recorded: nobody renews the lease, it runs out, and somebody takes the job again.
+        except Exception as problem:  # noqa: BLE001 - other jobs must go on
+            # The end could not be recorded: the lease expires and the job is leased again.
             log.warning("job_end_lost", job_id=job.job_id, kind=job.kind, error=type(problem).__name__)
             outcome = "lost"
         finally:
@@ -141,7 +132,7 @@ class Worker:
             return "lease_lost"
         except asyncio.CancelledError:
             if self._stopping.is_set():
-                # Drained away: give it back as if it had never been leased.
+                # Draining took too long: return the job as if it had never been leased.
                 await asyncio.shield(job.finish("pending", available_at=datetime.now(UTC)))
                 return "returned"
             return "lease_lost"
@@ -151,7 +142,7 @@ class Worker:
         except PermanentFailure as problem:
             await job.finish("failed", error=str(problem))
             return "failed"
-        except Exception as problem:  # noqa: BLE001 - the one place that must survive whatever a handler raises
+        except Exception as problem:  # noqa: BLE001 - a handler may raise anything
             return await self._failed(job, problem)
 
     async def _failed(self, job: Job, problem: Exception) -> str:
@@ -160,8 +151,8 @@ class Worker:
         if job.attempt >= job.max_attempts:
             await job.finish("dead", error=error)
             return "dead"
-        asked_for = getattr(problem, "retry_after", None) or 0.0
-        delay = max(self._registry[job.kind].delay(job.attempt), min(asked_for, MOST_PATIENCE_SECONDS))
+        retry_after = getattr(problem, "retry_after", None) or 0.0
+        delay = max(self._registry[job.kind].delay(job.attempt), min(retry_after, MAX_RETRY_AFTER_SECONDS))
         await job.finish("pending", error=error, available_at=datetime.now(UTC) + timedelta(seconds=delay))
         return "retried"
 
@@ -170,24 +161,24 @@ class Worker:
             try:
                 await action()
             except (psycopg.Error, Unavailable) as problem:
-                log.warning("worker_upkeep_failed", error=type(problem).__name__)
+                log.warning("worker_background_failed", error=type(problem).__name__)
             await asyncio.sleep(seconds)
 
     async def _renew(self) -> None:
-        # One whose effect is committed has no lease any more, and may still have something to do.
-        mine = [job for job in self._running if not job.ended]
-        if not mine:
+        # A job whose effect is committed has no lease any more, though its handler may still run.
+        renewed = [job for job in self._running if not job.ended]
+        if not renewed:
             return
         arguments = (
-            [job.scope.tenant_id for job in mine],
-            [UUID(job.job_id) for job in mine],
-            [job.owner for job in mine],
+            [job.scope.tenant_id for job in renewed],
+            [UUID(job.job_id) for job in renewed],
+            [job.owner for job in renewed],
             self._settings.lease_seconds,
         )
         rows = await self._db.call(queries.RENEW, arguments)
         held = {(str(row["job_id"]), row["lease_owner"]) for row in rows}
-        for job in mine:
-            # Gone from our hands: cancelled by a caller, or reaped after a stall. Its commit would be refused anyway.
+        for job in renewed:
+            # The lease is lost: cancelled by a caller, or expired after a stall. Its commit would be refused anyway.
             if (job.job_id, job.owner) not in held and not job.ended and (task := self._running.get(job)) is not None:
                 task.cancel()
 
@@ -196,26 +187,12 @@ class Worker:
             log.warning("lease_expired", job_id=str(row["job_id"]), status=row["status"])
             self._wake.set()
 
-    async def _schedule(self) -> None:
-        now = datetime.now(UTC)
-        if await self._db.call(queries.SCHEDULE_MAINTENANCE, (idle_slot(now),)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_DECAY, (now - DECAY_EVERY,)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_RECONCILIATIONS, (now - RECONCILE_EVERY,)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_RETENTION, (now - RETAIN_EVERY,)):
-            self._wake.set()
-        if await self._db.call(queries.SCHEDULE_CYCLES):
-            self._wake.set()
+    def _scheduling(self, enqueue: Callable[[Database], Awaitable[bool]]) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            if await enqueue(self._db):
+                self._wake.set()
 
-    async def _schedule_seals(self) -> None:
-        if await self._db.call(queries.SCHEDULE_SEALS):
-            self._wake.set()
-
-    async def _schedule_embeddings(self) -> None:
-        if await self._db.call(queries.SCHEDULE_EMBEDDINGS):
-            self._wake.set()
+        return run
 
     async def _drain(self) -> None:
         if not self._running:

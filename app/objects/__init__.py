@@ -1,4 +1,4 @@
-"""Objects: what is curated. Typed by JSON Schema, versioned, linked by typed relationships."""
+"""Objects: curated records with JSON Schema types and versions, linked by typed relationships."""
 
 from app.domains import Domain
 

@@ -1,5 +1,7 @@
-"""Many objects and relationships in one transaction, with references between them: all or none."""
+"""Use cases of batches: many objects and relationships, with references between them, all or none."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -8,14 +10,13 @@ import msgspec
 from app.access import Principal
 from app.batches import Item, check_size, convert_item, stop_if_atomic
 from app.db.database import Database, Session
-from app.db.retries import retried
 from app.errors import AppError, BadRequest
-from app.objects.relationships import refuse_foreign, store_relationships
+from app.objects.links import StoredRelationship, check_end_projects, store_relationships
 from app.objects.schemas import (
     BatchObject,
     BatchRelationship,
     GraphBatch,
-    GraphBatchDone,
+    GraphBatchResult,
     ObjectCreate,
     ObjectRead,
     ObjectResult,
@@ -23,50 +24,59 @@ from app.objects.schemas import (
     RelationshipRead,
     RelationshipResult,
 )
-from app.objects.service import store_objects
+from app.objects.service import StoredObject, store_objects
 from app.objects.versions import present
-from app.web.idempotency import Answer, Once
+from app.outcomes import Outcome
 
 
-async def create_batch(db: Database, who: Principal, *, data: GraphBatch, once: Once) -> Answer:
-    """Stores a batch; the first error undoes all of it and names the item."""
+class CheckedBatch(msgspec.Struct, frozen=True):
+    """A batch whose items have their types and whose refs are unique."""
+
+    objects: list[BatchObject]
+    relationships: list[BatchRelationship]
+    refs: dict[str, int]
+    """The index of the object that each ref names."""
+
+
+async def check_batch(db: Database, who: Principal, *, data: GraphBatch) -> CheckedBatch:
+    """Return the batch, checked; raise the first error, which names its item."""
     check_size([*data.objects, *data.relationships], "objects and relationships")
     if not data.objects and not data.relationships:
         raise BadRequest("objects: send objects, relationships, or both.", code="batch_empty")
     objects = _convert("objects", data.objects, BatchObject)
     links = _convert("relationships", data.relationships, BatchRelationship)
     refs = _refs(objects)
-    await refuse_foreign(db, who, [end for item in links for end in (item.src_id, item.dst_id) if end is not None])
-
-    async def write() -> Answer:
-        async with once.tenant(db, who) as step:
-            return step.stored or await step.answer(201, await _store(step.session, who, objects, links, refs))
-
-    return await retried(write)
+    ends = [end for item in links for end in (item.src_id, item.dst_id) if end is not None]
+    await check_end_projects(db, who, ends)
+    return CheckedBatch(objects, links, refs)
 
 
-async def _store(
-    session: Session,
-    who: Principal,
-    objects: list[BatchObject],
-    links: list[BatchRelationship],
-    refs: dict[str, int],
-) -> GraphBatchDone:
-    plain = [_without(item, ObjectCreate, "ref") for item in objects]
-    stored: list[Any] = await _placed("objects", store_objects(session, who, plain)) if plain else []
-    made = {ref: UUID(str(stored[index][0]["canonical_id"])) for ref, index in refs.items()}
-    ready = [_linked(index, item, made) for index, item in enumerate(links)]
-    linked: list[Any] = []
-    if ready:
-        linked = await _placed("relationships", store_relationships(session, who, ready))
-    return GraphBatchDone(
+async def create_batch(session: Session, who: Principal, *, batch: CheckedBatch) -> Outcome[GraphBatchResult]:
+    """Store all of a batch or nothing; errors name their item."""
+    objects: list[StoredObject] = []
+    relationships: list[StoredRelationship] = []
+    if batch.objects:
+        with _named_item("objects"):
+            objects = await store_objects(session, who, [_plain_object(item) for item in batch.objects])
+    ids = {ref: UUID(str(objects[index].row["canonical_id"])) for ref, index in batch.refs.items()}
+    links = [_plain_relationship(index, item, ids) for index, item in enumerate(batch.relationships)]
+    if links:
+        with _named_item("relationships"):
+            relationships = await store_relationships(session, who, links)
+    return Outcome(_result(batch, objects, relationships))
+
+
+def _result(
+    batch: CheckedBatch, objects: list[StoredObject], relationships: list[StoredRelationship]
+) -> GraphBatchResult:
+    return GraphBatchResult(
         objects=[
-            ObjectResult(index=index, outcome="created", ref=item.ref, object=ObjectRead(**present(row)))
-            for index, (item, (row, _)) in enumerate(zip(objects, stored, strict=True))
+            ObjectResult(index=index, outcome="created", ref=item.ref, object=ObjectRead(**present(stored.row)))
+            for index, (item, stored) in enumerate(zip(batch.objects, objects, strict=True))
         ],
         relationships=[
-            RelationshipResult(index=index, outcome=outcome, relationship=RelationshipRead(**present(row)))
-            for index, (row, outcome, _) in enumerate(linked)
+            RelationshipResult(index=index, outcome=stored.result, relationship=RelationshipRead(**present(stored.row)))
+            for index, stored in enumerate(relationships)
         ],
     )
 
@@ -87,7 +97,7 @@ def _refs(objects: list[BatchObject]) -> dict[str, int]:
         if item.ref is not None:
             if item.ref in refs:
                 raise BadRequest(
-                    f"objects[{index}].ref: {item.ref} names another object too.",
+                    f"objects[{index}].ref: {item.ref} is the ref of another object too; make it unique.",
                     code="ref_not_unique",
                     details={"index": index},
                 )
@@ -95,37 +105,41 @@ def _refs(objects: list[BatchObject]) -> dict[str, int]:
     return refs
 
 
-def _without(item: Any, kind: type[Item], *names: str) -> Item:
-    return kind(**{name: value for name, value in msgspec.structs.asdict(item).items() if name not in names})
+def _plain_object(item: BatchObject) -> ObjectCreate:
+    return ObjectCreate(**{name: getattr(item, name) for name in ObjectCreate.__struct_fields__})
 
 
-def _linked(index: int, item: BatchRelationship, made: dict[str, UUID]) -> RelationshipCreate:
-    ends: dict[str, UUID] = {}
-    for side, given, ref in (("src", item.src_id, item.src_ref), ("dst", item.dst_id, item.dst_ref)):
-        place = f"relationships[{index}].{side}"
-        if (given is None) == (ref is None):
-            raise BadRequest(
-                f"{place}_id: name the object by {side}_id or by {side}_ref, and not by both.", details={"index": index}
-            )
-        if ref is not None and ref not in made:
-            raise BadRequest(
-                f"{place}_ref: no object of this batch is called {ref}.", code="ref_unknown", details={"index": index}
-            )
-        found = given if ref is None else made[ref]
-        assert found is not None
-        ends[f"{side}_id"] = found
-    plain: dict[str, Any] = {
+def _plain_relationship(index: int, item: BatchRelationship, ids: dict[str, UUID]) -> RelationshipCreate:
+    ends = {side: _end_id(f"relationships[{index}].{side}", index, item, side, ids) for side in ("src", "dst")}
+    fields: dict[str, Any] = {
         name: value
         for name, value in msgspec.structs.asdict(item).items()
         if name not in ("src_id", "dst_id", "src_ref", "dst_ref")
     }
-    return RelationshipCreate(**plain, src_id=ends["src_id"], dst_id=ends["dst_id"])
+    return RelationshipCreate(**fields, src_id=ends["src"], dst_id=ends["dst"])
 
 
-async def _placed(name: str, work: Any) -> Any:
-    """What the work answers; its error says at which item of which list."""
+def _end_id(place: str, index: int, item: BatchRelationship, side: str, ids: dict[str, UUID]) -> UUID:
+    given: UUID | None = getattr(item, f"{side}_id")
+    ref: str | None = getattr(item, f"{side}_ref")
+    if given is not None and ref is None:
+        return given
+    if given is not None or ref is None:
+        raise BadRequest(
+            f"{place}_id: name the object by {side}_id or by {side}_ref, and not by both.", details={"index": index}
+        )
+    if ref not in ids:
+        raise BadRequest(
+            f"{place}_ref: no object of this batch has the ref {ref}.", code="ref_unknown", details={"index": index}
+        )
+    return ids[ref]
+
+
+@contextmanager
+def _named_item(name: str) -> Generator[None]:
+    """Put the list and the index of the item at the beginning of an error's message."""
     try:
-        return await work
+        yield
     except AppError as problem:
         index = problem.details.get("index")
         if index is not None:

@@ -1,6 +1,6 @@
-"""What changed from one version to the next: merge patches, summaries by JSON Pointer, and hashes of content.
+"""Differences between versions: merge patches, summaries by JSON Pointer, and hashes of content.
 
-Pure functions over JSON values. Numbers are equal when their values are, whatever their spelling; true is not 1.
+Pure functions over JSON values. Numbers are equal when their values are (1 and 1.0); true is not 1.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import msgspec
 
 from app.objects.json_pointer import escape
 
-# Values over these are told by their hash.
+# A summary shows larger values by their hash.
 MAX_STRING = 256
 MAX_VALUE_BYTES = 2048
 MAX_SUMMARY_BYTES = 16 * 1024
@@ -20,17 +20,17 @@ Json = Any
 
 
 def encode_canonical(value: Json) -> bytes:
-    """JSON with the keys of every object sorted and nothing between."""
+    """Return JSON with sorted keys and without whitespace."""
     return msgspec.json.encode(value, order="sorted")
 
 
 def hash_value(value: Json) -> str:
-    """A value's fingerprint."""
+    """Return the hash of a value."""
     return f"sha256:{hashlib.sha256(encode_canonical(_plain_numbers(value))).hexdigest()}"
 
 
 def _plain_numbers(value: Json) -> Json:
-    """The same with whole numbers written as such: the database gives 1e16 back as 10000000000000000."""
+    """Return the value with whole floats as integers: the database returns 1e16 as 10000000000000000."""
     if isinstance(value, dict):
         return {name: _plain_numbers(member) for name, member in cast(dict[str, Json], value).items()}
     if isinstance(value, list):
@@ -39,13 +39,13 @@ def _plain_numbers(value: Json) -> Json:
 
 
 def hash_content(*, properties: Json, status: str | None, key: str | None, labels: Iterable[str]) -> bytes:
-    """The fingerprint of what an object says; a relationship has neither status, key nor labels."""
+    """Return the hash of an object's content; a relationship has neither status, key nor labels."""
     content = {"properties": _plain_numbers(properties), "status": status, "key": key, "labels": sorted(labels)}
     return hashlib.sha256(encode_canonical(content)).digest()
 
 
 def merge_patch(target: Json, patch: Json) -> Json:
-    """The target after a JSON merge patch (RFC 7396): null removes, objects are merged, all else replaces."""
+    """Return the target after a JSON merge patch (RFC 7396): null removes, objects merge, other values replace."""
     if not isinstance(patch, dict):
         return patch
     merged: dict[str, Json] = dict(cast(dict[str, Json], target)) if isinstance(target, dict) else {}
@@ -58,12 +58,12 @@ def merge_patch(target: Json, patch: Json) -> Json:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two JSON values are equal."""
+    """Return whether two JSON values are equal."""
     return next(compare(one, other), None) is None
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One place that differs, and how."""
+    """One path at which two values differ."""
 
     kind: str
     path: str
@@ -72,16 +72,16 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def compare(before: Json, after: Json, path: str = "") -> Iterator[Change]:
-    """Where two JSON values differ: objects by name, arrays by position, everything else as a whole."""
+    """Yield the differences of two JSON values: objects by name, arrays by position, other values as a whole."""
     if isinstance(before, dict) and isinstance(after, dict):
         old, new = cast(dict[str, Json], before), cast(dict[str, Json], after)
         for name in sorted(old.keys() | new.keys()):
             yield from _compare_member(old, new, name, f"{path}/{escape(name)}", inside=(name in old, name in new))
     elif isinstance(before, list) and isinstance(after, list):
-        was, now = cast(list[Json], before), cast(list[Json], after)
-        for place in range(max(len(was), len(now))):
-            inside = (place < len(was), place < len(now))
-            yield from _compare_member(was, now, place, f"{path}/{place}", inside=inside)
+        old_items, new_items = cast(list[Json], before), cast(list[Json], after)
+        for place in range(max(len(old_items), len(new_items))):
+            inside = (place < len(old_items), place < len(new_items))
+            yield from _compare_member(old_items, new_items, place, f"{path}/{place}", inside=inside)
     elif isinstance(before, bool) is not isinstance(after, bool) or before != after:
         yield Change("updated", path, before, after)
 
@@ -96,7 +96,7 @@ def _compare_member(before: Any, after: Any, name: Any, path: str, *, inside: tu
 
 
 def summarize(before: Json, after: Json, *, fields: dict[str, Json] | None = None) -> dict[str, Json]:
-    """How properties changed, and which of the other fields did with them: at most 16 KB, whatever the change."""
+    """Return how properties and other fields changed, in at most 16 KB."""
     changes = list(compare(before, after))
     added = {change.path: _shown(change.after) for change in changes if change.kind == "added"}
     removed = [change.path for change in changes if change.kind == "removed"]
@@ -105,9 +105,9 @@ def summarize(before: Json, after: Json, *, fields: dict[str, Json] | None = Non
         for change in changes
         if change.kind == "updated"
     }
-    for path, told in updated.items():
-        if "from_hash" in told or "to_hash" in told:
-            updated[path] = {**told, "truncated": True}
+    for path, sides in updated.items():
+        if "from_hash" in sides or "to_hash" in sides:
+            updated[path] = {**sides, "truncated": True}
     summary: dict[str, Json] = {
         "added": added,
         "removed": removed,
@@ -127,21 +127,21 @@ def summarize(before: Json, after: Json, *, fields: dict[str, Json] | None = Non
 
 
 def is_elided(summary: dict[str, Json]) -> bool:
-    """Whether something of a summary was left out for its size."""
+    """Return whether a part of a summary was left out because of its size."""
     parts = (summary["updated"], summary["added"], summary["removed"], summary.get("fields"))
     return any(isinstance(part, dict) and cast(dict[str, Json], part).get("elided") is True for part in parts)
 
 
 def overlapping_paths(one: Iterable[str], other: Iterable[str]) -> list[str]:
-    """The paths at which two changes touch the same place: equal, or one within the other; the inner one is named."""
+    """Return the paths at which two changes overlap: equal ones, and the inner of two nested ones."""
     first, second = set(one), set(other)
-    within = {path for path in first if any(outer in second for outer in _outer(path))}
-    within |= {path for path in second if any(outer in first for outer in _outer(path))}
+    within = {path for path in first if any(outer in second for outer in _ancestors(path))}
+    within |= {path for path in second if any(outer in first for outer in _ancestors(path))}
     return sorted(within)
 
 
-def _outer(path: str) -> Iterator[str]:
-    """A path and all places it lies within."""
+def _ancestors(path: str) -> Iterator[str]:
+    """Yield a path and all paths it is within."""
     yield path
     while path:
         path = path.rpartition("/")[0]
@@ -163,7 +163,7 @@ def _side(name: str, value: Json) -> dict[str, Json]:
 
 
 def _compact(summary: dict[str, Json]) -> dict[str, Json]:
-    """Leaves out, one after the other, what is too much; last of all paths become those of what they lie within."""
+    """Return the summary within its size: leave out part after part, then shorten the paths."""
     for part in ("updated", "added", "removed", "fields"):
         if len(encode_canonical(summary)) <= MAX_SUMMARY_BYTES:
             return summary
@@ -173,7 +173,7 @@ def _compact(summary: dict[str, Json]) -> dict[str, Json]:
         paths: list[str] = summary["paths"]
         depth = max(path.count("/") for path in paths)
         if depth <= 1:
-            # So many fields at the top that even their names are too much: then all of it has changed.
+            # Even the names of the top level are too long: the path "" says that everything may have changed.
             summary["paths"] = [""]
             return summary
         summary["paths"] = list(dict.fromkeys("/".join(path.split("/")[:depth]) for path in paths))

@@ -1,33 +1,33 @@
-"""JSON Pointers (RFC 6901), and the two shorter ways to write one: dotted, and a bare name."""
+"""JSON Pointers (RFC 6901), and two shorter forms of them: dotted paths and bare names."""
 
 import re
 from typing import Any, Final, cast
 
 MISSING: Final = object()
-"""What a pointer to nothing points at."""
+"""The value of a pointer that leads nowhere."""
 
 _ESCAPE = re.compile(r"~(?![01])")
 _INDEX = re.compile(r"(?:0|[1-9][0-9]*)\Z")
 
 
 def escape(name: str) -> str:
-    """A member's name as a token of a pointer."""
+    """Return a member's name as a token of a pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def parse_pointer(text: str) -> tuple[str, ...]:
-    """The tokens of a JSON Pointer; ValueError says what is wrong with it."""
+    """Return the tokens of a JSON Pointer; raise ValueError when it is not valid."""
     if not text:
         return ()
     if not text.startswith("/"):
-        raise ValueError("a JSON Pointer begins with /")
+        raise ValueError("a JSON Pointer has to begin with /")
     if _ESCAPE.search(text):
-        raise ValueError("in a JSON Pointer ~ is written ~0, and / is written ~1")
+        raise ValueError("in a JSON Pointer write ~ as ~0, and / as ~1")
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """The tokens of a path, whether it is a JSON Pointer, dotted or a bare name."""
+    """Return the tokens of a JSON Pointer, a dotted path or a bare name; raise ValueError when it is not valid."""
     if text.startswith("/"):
         return parse_pointer(text)
     tokens = tuple(text.split("."))
@@ -37,7 +37,7 @@ def parse_path(text: str) -> tuple[str, ...]:
 
 
 def point_at(document: Any, tokens: tuple[str, ...]) -> Any:
-    """What the tokens point at within a document, or MISSING."""
+    """Return the value within a document that the tokens lead to, or MISSING."""
     found = document
     for token in tokens:
         if isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""All SQL of the room objects. Statements for objects and relationships differ in their columns alone."""
+"""All SQL of objects and relationships; the statements of both differ only in their columns."""
 
 from typing import Any, Literal
 
@@ -20,48 +20,38 @@ OWN: dict[Kind, tuple[str, ...]] = {
 }
 
 
-def _listed(kind: Kind, alias: str) -> str:
+def _columns(kind: Kind, alias: str) -> str:
     return ", ".join(f"{alias}.{name}" for name in (*_SHARED, *OWN[kind]))
 
 
 def _head(kind: Kind) -> str:
-    return f"SELECT {_listed(kind, 'h')}, h.updated_at, true AS is_head FROM graph_{kind}s h"
+    return f"SELECT {_columns(kind, 'h')}, h.updated_at, true AS is_head FROM graph_{kind}s h"
 
 
 _KINDS: tuple[Kind, ...] = ("object", "relationship")
-# The branches that a request works in: its project's main, and the one of what belongs to every project.
-BRANCHES = text(
-    "SELECT main_branch(CAST(:project AS text)) AS own, "
-    "(SELECT b.branch_id FROM branches b WHERE b.tenant_id = :tenant AND b.project_id IS NULL AND b.name = 'main') "
-    "AS shared"
-)
-SHARED_BRANCH = text("SELECT main_branch(NULL) AS shared")
-FIND_BRANCH = text(
-    "SELECT b.branch_id, b.project_id FROM branches b "
-    "WHERE b.tenant_id = :tenant AND b.branch_id = CAST(:branch AS uuid)"
-)
-# What an id names, of an object or of one of its versions: the head on each branch, and which version was meant.
+# The head on each branch of what an id names (canonical, or of a version), and which version that id is of.
 HEADS: dict[Kind, TextClause] = {
     kind: text(
-        f"SELECT {_listed(kind, 'h')}, h.updated_at, true AS is_head, v.version AS meant, v.version_id AS meant_id, "
+        f"SELECT {_columns(kind, 'h')}, h.updated_at, true AS is_head, "
+        "v.version AS given_version, v.version_id AS given_id, "
         f"(SELECT s.supersedes_id FROM graph_{kind}_versions s "
         "WHERE s.tenant_id = :tenant AND s.version_id = h.version_id) AS supersedes_id, "
-        f"v.branch_id AS meant_branch FROM graph_{kind}_versions v "
+        f"v.branch_id AS given_branch FROM graph_{kind}_versions v "
         f"JOIN graph_{kind}s h ON h.tenant_id = :tenant AND h.canonical_id = v.canonical_id "
         "WHERE v.tenant_id = :tenant AND v.version_id = CAST(:id AS uuid)"
     )
     for kind in _KINDS
 }
 LOCK_HEADS: dict[Kind, TextClause] = {kind: text(f"{HEADS[kind].text} FOR UPDATE OF h") for kind in _KINDS}
-# The objects that relationships are to link, held so that nobody deletes them meanwhile.
-HOLD_ENDS = text(
+# The objects at the ends of relationships, locked so that nobody deletes them meanwhile.
+LOCK_ENDS = text(
     "SELECT v.version_id AS given, h.canonical_id, h.branch_id, h.project_id, h.type, h.deleted_at "
     "FROM graph_object_versions v JOIN graph_objects h ON h.tenant_id = :tenant AND h.canonical_id = v.canonical_id "
     "WHERE v.tenant_id = :tenant AND v.version_id = ANY (CAST(:ids AS uuid[])) "
     "ORDER BY h.canonical_id FOR SHARE OF h"
 )
-# Where objects belong, whatever the project of the request.
-FIND_ENDS = (
+# The projects of objects, whatever the project of the request.
+ENDS_PROJECTS = (
     "SELECT v.version_id AS given, v.project_id FROM graph_object_versions v "
     "WHERE v.tenant_id = %(tenant)s AND v.version_id = ANY (%(ids)s::uuid[])"
 )
@@ -72,27 +62,27 @@ _CHANGE: dict[Kind, TextClause] = {
 }
 UNLINK_OBJECT = text("SELECT unlink_object(:agent, CAST(:id AS uuid), :now) AS relationships")
 RELINK_OBJECT = text("SELECT relink_object(:agent, CAST(:id AS uuid), :now) AS relationships")
-_TAKEN: dict[str, tuple[str, str]] = {
-    "graph_objects_key_key": ("object_key_exists", "key: a live object of this type has it already."),
+_CONFLICTS: dict[str, tuple[str, str]] = {
+    "graph_objects_key_key": ("object_key_exists", "key: a live object of this type has this key already."),
     "graph_relationships_triple_key": (
         "relationship_exists",
-        "A live relationship links the same objects in the same way already.",
+        "A live relationship of this type links the same objects already.",
     ),
 }
 
 
-async def change(session: Session, kind: Kind, *, name: str, tenant: str, agent: str, row: str, now: Any) -> None:
-    """Gives an object or a relationship of type `name` its next version; in another's place it cannot stand."""
+async def change(session: Session, kind: Kind, *, type_name: str, tenant: str, agent: str, row: str, now: Any) -> None:
+    """Write the next version; raise Conflict or BadRequest when another live row has its key or its ends."""
     try:
         await session.execute(_CHANGE[kind], {"tenant": tenant, "agent": agent, "row": row, "now": now})
     except IntegrityError as problem:
-        raise _taken(problem, name) from problem
+        raise _conflict(problem, type_name) from problem
 
 
-def _taken(problem: IntegrityError, type_name: str) -> AppError:
+def _conflict(problem: IntegrityError, type_name: str) -> AppError:
     name = getattr(getattr(problem.orig, "diag", None), "constraint_name", None) or ""
-    if name in _TAKEN:
-        code, message = _TAKEN[name]
+    if name in _CONFLICTS:
+        code, message = _CONFLICTS[name]
         return Conflict(message, code=code)
     side = {"graph_relationships_one_src_key": "src", "graph_relationships_one_dst_key": "dst"}.get(name)
     if side is None:
@@ -101,20 +91,20 @@ def _taken(problem: IntegrityError, type_name: str) -> AppError:
 
 
 def multiplicity_violated(side: str, name: str) -> BadRequest:
-    """The error for a second relationship where its type allows one."""
+    """Return the error for a second relationship where its type allows one."""
     end = {"src": "source", "dst": "destination"}[side]
     return BadRequest(
         f"{side}_id: this object is the {end} of a relationship of type {name} already, and the type allows "
-        "one; delete that one first.",
+        "only one; delete that one first.",
         code="relationship_multiplicity_violation",
         details={"side": side, "type": name},
     )
 
 
 def select_version_at(kind: Kind) -> str:
-    """The version that stood at a time, on the project's branch or that of every project."""
+    """Return the query for the version at a time, on the project's branch or the shared one."""
     return (
-        f"SELECT {_listed(kind, 'v')}, v.supersedes_id, v.version_id = h.version_id AS is_head "
+        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.version_id = h.version_id AS is_head "
         f"FROM graph_{kind}_versions n "
         f"JOIN graph_{kind}_versions v ON v.tenant_id = %(tenant)s AND v.canonical_id = n.canonical_id "
         f"JOIN graph_{kind}s h ON h.tenant_id = %(tenant)s AND h.canonical_id = v.canonical_id "
@@ -126,10 +116,10 @@ def select_version_at(kind: Kind) -> str:
 
 
 def select_versions(kind: Kind, *, by_number: bool = False) -> str:
-    """Versions of one thing on one branch, newest first; or the one of a number."""
+    """Return the query for the versions of one id on one branch, newest first, or for the one of a number."""
     condition = "v.version = %(version)s" if by_number else "(%(after)s::int IS NULL OR v.version < %(after)s)"
     return (
-        f"SELECT {_listed(kind, 'v')}, v.supersedes_id, v.change_summary, v.written_by, "
+        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.change_summary, v.written_by, "
         f"v.version_id = h.version_id AS is_head FROM graph_{kind}_versions v "
         f"JOIN graph_{kind}s h ON h.tenant_id = %(tenant)s AND h.canonical_id = v.canonical_id "
         "AND h.branch_id = v.branch_id "
@@ -143,27 +133,27 @@ _EQUAL = {
     "relationship": ("type",),
 }
 _ENDS = ("src_id", "dst_id")
-# The object that an id names, of it or of one of its versions.
-_NAMED = (
+# The canonical id of an id of an object or of one of its versions.
+_CANONICAL = (
     "(SELECT v.canonical_id FROM graph_object_versions v "
     "WHERE v.tenant_id = %(tenant)s AND v.version_id = %({})s::uuid)"
 )
 
 
-def select_heads(kind: Kind, *, given: set[str], contained: bool) -> str:
-    """A page of live heads, newest first, of the project and of those that belong to every project."""
+def select_heads(kind: Kind, *, given: set[str]) -> str:
+    """Return the query for a page of heads, newest first, by the filters that are given."""
     conditions = ["h.tenant_id = %(tenant)s", "h.branch_id IN (%(branch)s::uuid, %(shared)s::uuid)"]
     conditions.append("h.deleted_at IS NOT NULL" if "deleted" in given else "h.deleted_at IS NULL")
     conditions += [f"h.{name} = %({name})s" for name in _EQUAL[kind] if name in given]
-    conditions += [f"h.{name} = {_NAMED.format(name)}" for name in _ENDS if name in given]
+    conditions += [f"h.{name} = {_CANONICAL.format(name)}" for name in _ENDS if name in given]
     if "object_id" in given:
-        named = _NAMED.format("object_id")
-        conditions.append(f"(h.src_id = {named} OR h.dst_id = {named})")
+        canonical = _CANONICAL.format("object_id")
+        conditions.append(f"(h.src_id = {canonical} OR h.dst_id = {canonical})")
     if "after" in given:
         conditions.append("h.canonical_id < %(after)s::uuid")
-    if contained:
+    if given & {"labels", "properties"}:
         conditions.append(
-            "h.canonical_id IN (SELECT c.canonical_id FROM contain_objects(%(branch)s::uuid, %(shared)s::uuid, "
+            "h.canonical_id IN (SELECT c.canonical_id FROM objects_containing(%(branch)s::uuid, %(shared)s::uuid, "
             "%(type)s, %(subtype)s, %(status)s, %(key)s, %(labels)s::text[], %(properties)s::jsonb, %(after)s::uuid, "
             "%(limit)s) c)"
         )

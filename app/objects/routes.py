@@ -1,4 +1,4 @@
-"""HTTP of the room objects."""
+"""HTTP of objects and relationships."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,21 +12,22 @@ from app.facts.as_of import parse_as_of
 from app.objects import batches, relationships, service
 from app.objects.schemas import (
     GraphBatch,
-    GraphBatchDone,
+    GraphBatchResult,
     ObjectCreate,
     ObjectCreated,
     ObjectList,
     ObjectPatch,
     ObjectRead,
     ObjectVersions,
-    RelationshipAsk,
     RelationshipCreated,
     RelationshipList,
     RelationshipPatch,
     RelationshipRead,
+    RelationshipRequest,
     RelationshipVersions,
 )
 from app.paging import Page
+from app.read_context import ReadContext
 from app.web.auth import Access
 from app.web.reference import also
 from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
@@ -38,13 +39,13 @@ IfMatch = Annotated[
     HeaderParameter(
         name="If-Match",
         max_length=200,
-        description='The version that is meant to be changed, such as "3" (the ETag of a read); another one is 409.',
+        description='The version to change, such as "3" (the ETag of a read); any other is 409.',
     ),
 ]
-Deleted = Annotated[bool, QueryParameter(description="Also what is deleted.")]
-OnBranch = Annotated[UUID | None, QueryParameter(description="On this branch; the project's main when absent.")]
+Deleted = Annotated[bool, QueryParameter(description="Also return a deleted one.")]
+OnBranch = Annotated[UUID | None, QueryParameter(description="The branch to read; the project's main when absent.")]
 Summaries = Annotated[
-    bool, QueryParameter(name="includeChangeSummary", description="With what changed in each version.")
+    bool, QueryParameter(name="includeChangeSummary", description="Include what changed in each version.")
 ]
 OfType = Annotated[str | None, QueryParameter(name="type", max_length=128, description="Only of this type.")]
 
@@ -53,27 +54,28 @@ def _tagged(body: ObjectRead | RelationshipRead) -> Response[Any]:
     return Response(body, headers={"etag": f'"{body.version}"'})
 
 
-@post("/graph/objects", opt={"access": WRITE}, summary="Make an object", tags=["objects"])
+@post("/graph/objects", opt={"access": WRITE}, summary="Create an object", tags=["objects"])
 async def create_object(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectCreate]
 ) -> Response[ObjectCreated]:
-    """Checked by its type's JSON Schema (422 `object_schema_validation_failed` with every error). A type that is not
-    registered takes any properties; the answer says so in `warnings`."""
-    return respond(await service.create_object(db, who, data=data, once=idempotent))
+    """The properties are checked against the JSON Schema of the type (422 `object_schema_validation_failed` lists every
+    error). A type that is not registered allows any properties, and the response has a warning."""
+    return respond(await idempotent.run(db, who, lambda session: service.create_object(session, who, data=data)))
 
 
 @post(
     ["/graph/batch", "/graph/objects/batch"],
     opt={"access": WRITE},
-    summary="Make many objects and relationships",
+    summary="Create many objects and relationships",
     tags=["objects"],
 )
 async def create_batch(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[GraphBatch]
-) -> Response[GraphBatchDone]:
-    """Up to 1,000 together in one transaction, all or none. Give an object a `ref` and relationships of the batch can
-    name it by `src_ref` and `dst_ref`. An error names the list and the index."""
-    return respond(await batches.create_batch(db, who, data=data, once=idempotent))
+) -> Response[GraphBatchResult]:
+    """Stores up to 1,000 items in one transaction, all or none. Give an object a `ref`, and relationships of the batch
+    can name it by `src_ref` and `dst_ref`. An error names the list and the index of its item."""
+    batch = await batches.check_batch(db, who, data=data)
+    return respond(await idempotent.run(db, who, lambda session: batches.create_batch(session, who, batch=batch)))
 
 
 @get("/graph/objects", opt={"access": READ}, summary="List objects", tags=["objects"])
@@ -86,18 +88,22 @@ async def list_objects(
     status: Annotated[str | None, QueryParameter(max_length=128)] = None,
     key: Annotated[str | None, QueryParameter(max_length=256)] = None,
     label: Annotated[
-        list[str] | None, QueryParameter(max_items=16, description="Has this label; several: all of them.")
+        list[str] | None,
+        QueryParameter(max_items=16, description="Only objects with this label; repeat it to require several."),
     ] = None,
     properties: Annotated[
         str | None,
-        QueryParameter(max_length=4096, description='Contains this JSON object, such as {"owner": {"team": "core"}}.'),
+        QueryParameter(
+            max_length=4096,
+            description='Only objects whose properties contain this JSON object, such as {"owner": {"team": "core"}}.',
+        ),
     ] = None,
-    deleted: Annotated[bool, QueryParameter(description="Those that are deleted, instead of the live ones.")] = False,
+    deleted: Annotated[bool, QueryParameter(description="List deleted ones instead of live ones.")] = False,
     branch_id: OnBranch = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ObjectList:
-    """Newest first: the project's, and those of every project of the tenant."""
+    """Newest first: those of the project, and those that belong to every project of the tenant."""
     filters: dict[str, Any] = {
         "type": of_type,
         "subtype": subtype,
@@ -111,13 +117,13 @@ async def list_objects(
     if any(len(one) > 128 for one in label or []):
         raise BadRequest("label: at most 128 characters.")
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
-        raise BadRequest("deleted: labels and properties are looked up among live objects; leave them out.")
+        raise BadRequest("deleted: cannot be combined with label or properties, which only search live objects.")
     page = Page(cursors, who, "objects", limit=limit, cursor=cursor, filters=sorted(filters.items()))
-    return await service.list_objects(db, who, filters=filters, page=page)
+    return await service.list_objects(db, ReadContext.of(who), filters=filters, page=page)
 
 
 def _contained(text: str | None) -> str | None:
-    """A JSON object out of a query string, written anew."""
+    """Return a JSON object of a query string, encoded again; raise BadRequest when it is none."""
     if text is None:
         return None
     try:
@@ -132,7 +138,7 @@ def _contained(text: str | None) -> str | None:
     return encoded
 
 
-@get("/graph/objects/{object_id:uuid}", opt={"access": READ}, summary="One object", tags=["objects"])
+@get("/graph/objects/{object_id:uuid}", opt={"access": READ}, summary="Read an object", tags=["objects"])
 async def get_object(
     db: Db,
     who: Who,
@@ -141,29 +147,30 @@ async def get_object(
     as_of: AsOf = None,
     include_deleted: Deleted = False,
 ) -> Response[ObjectRead]:
-    """By its canonical id as it is now, or with `as_of` as it stood then; by the id of an earlier version that one."""
+    """The canonical id reads the object as it is now, or with `as_of` as it was then. The id of an earlier version
+    reads that version."""
     known = parse_as_of(as_of)
     if known is not None and branch_id is not None:
-        raise BadRequest("branch_id: not beside as_of, which reads the project's main.")
-    found = await service.get_object(
-        db, who, object_id=object_id, branch_id=branch_id, as_of=known, deleted=include_deleted
+        raise BadRequest("branch_id: cannot be combined with as_of, which reads the project's main branch.")
+    context = ReadContext.of(who, as_of=known, held=False)
+    return _tagged(
+        await service.get_object(db, context, object_id=object_id, branch_id=branch_id, deleted=include_deleted)
     )
-    return _tagged(found)
 
 
 @patch("/graph/objects/{object_id:uuid}", opt={"access": WRITE}, summary="Change an object", tags=["objects"])
 async def patch_object(
     db: Db, who: Who, object_id: FromPath[UUID], data: JSONBody[ObjectPatch], if_match: IfMatch = None
 ) -> Response[ObjectRead]:
-    """A JSON merge patch makes a new version. The id of a version that is not the head, or another version in
-    `If-Match`, is 409 `cannot_patch_non_head_version`; what changes nothing is 409 `no_effective_change` and makes no
-    version."""
+    """A JSON merge patch creates a new version. The id of an earlier version, or another version in `If-Match`, is 409
+    `cannot_patch_non_head_version`; a patch that changes nothing is 409 `no_effective_change`."""
     return _tagged(await service.patch_object(db, who, object_id=object_id, data=data, if_match=if_match))
 
 
 @delete("/graph/objects/{object_id:uuid}", opt={"access": WRITE}, summary="Delete an object", tags=["objects"])
 async def delete_object(db: Db, who: Who, object_id: FromPath[UUID], if_match: IfMatch = None) -> None:
-    """By a new version: its history can still be read, and it can be restored. Its relationships go with it."""
+    """Deletes the object and its relationships by new versions: their history can still be read, and they can be
+    restored."""
     await service.delete_object(db, who, object_id=object_id, if_match=if_match)
 
 
@@ -175,12 +182,16 @@ async def delete_object(db: Db, who: Who, object_id: FromPath[UUID], if_match: I
     tags=["objects"],
 )
 async def restore_object(db: Db, who: Who, object_id: FromPath[UUID]) -> Response[ObjectRead]:
-    """With the relationships that were deleted with it, where their other end lives and their place is free."""
+    """Restores the object with the relationships that were deleted with it, unless their other end is deleted or
+    another live relationship has taken their place."""
     return _tagged(await service.restore_object(db, who, object_id=object_id))
 
 
 @get(
-    "/graph/objects/{object_id:uuid}/versions", opt={"access": READ}, summary="Versions of an object", tags=["objects"]
+    "/graph/objects/{object_id:uuid}/versions",
+    opt={"access": READ},
+    summary="List versions of an object",
+    tags=["objects"],
 )
 async def list_object_versions(
     db: Db,
@@ -193,7 +204,9 @@ async def list_object_versions(
 ) -> ObjectVersions:
     """Newest first; also of a deleted object."""
     page = Page(cursors, who, "object-versions", limit=limit, cursor=cursor, object_id=object_id)
-    return await service.list_object_versions(db, who, object_id=object_id, summaries=summaries, page=page)
+    return await service.list_object_versions(
+        db, ReadContext.of(who), object_id=object_id, summaries=summaries, page=page
+    )
 
 
 @post(
@@ -201,15 +214,18 @@ async def list_object_versions(
     opt={"access": WRITE},
     summary="Link two objects",
     tags=["relationships"],
-    responses=also(200, RelationshipCreated, "They were linked so already; what is new of it was taken on."),
+    responses=also(200, RelationshipCreated, "The relationship existed; it was updated where the request differs."),
 )
 async def create_relationship(
-    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipAsk]
+    db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipRequest]
 ) -> Response[RelationshipCreated]:
-    """There is one live relationship of a type from one object to another: the same again makes a new version of it
-    where it says something new. Where the type allows one only, a second is 400
+    """Two objects have at most one live relationship of a type in each direction: the same request again creates a new
+    version of it where something differs. A second one where the type allows one is 400
     `relationship_multiplicity_violation`."""
-    return respond(await relationships.create_relationship(db, who, ask=data, once=idempotent))
+    made = await relationships.prepare_relationship(db, who, data=data)
+    return respond(
+        await idempotent.run(db, who, lambda session: relationships.create_relationship(session, who, data=made))
+    )
 
 
 @get("/graph/relationships", opt={"access": READ}, summary="List relationships", tags=["relationships"])
@@ -221,11 +237,11 @@ async def list_relationships(
     src_id: Annotated[UUID | None, QueryParameter(description="Only from this object.")] = None,
     dst_id: Annotated[UUID | None, QueryParameter(description="Only to this object.")] = None,
     object_id: Annotated[UUID | None, QueryParameter(description="Only from or to this object.")] = None,
-    deleted: Annotated[bool, QueryParameter(description="Those that are deleted, instead of the live ones.")] = False,
+    deleted: Annotated[bool, QueryParameter(description="List deleted ones instead of live ones.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> RelationshipList:
-    """Newest first: the project's, and those of every project of the tenant."""
+    """Newest first: those of the project, and those that belong to every project of the tenant."""
     filters: dict[str, Any] = {
         "type": of_type,
         "src_id": src_id,
@@ -234,24 +250,24 @@ async def list_relationships(
         "deleted": deleted,
     }
     page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, filters=sorted(filters.items()))
-    return await relationships.list_relationships(db, who, filters=filters, page=page)
+    return await relationships.list_relationships(db, ReadContext.of(who), filters=filters, page=page)
 
 
 @get(
     "/graph/relationships/{relationship_id:uuid}",
     opt={"access": READ},
-    summary="One relationship",
+    summary="Read a relationship",
     tags=["relationships"],
 )
 async def get_relationship(
     db: Db, who: Who, relationship_id: FromPath[UUID], as_of: AsOf = None, include_deleted: Deleted = False
 ) -> Response[RelationshipRead]:
-    """By its canonical id as it is now, or with `as_of` as it stood then; by the id of an earlier version that one."""
-    known = parse_as_of(as_of)
-    found = await relationships.get_relationship(
-        db, who, relationship_id=relationship_id, as_of=known, deleted=include_deleted
+    """The canonical id reads the relationship as it is now, or with `as_of` as it was then. The id of an earlier
+    version reads that version."""
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), held=False)
+    return _tagged(
+        await relationships.get_relationship(db, context, relationship_id=relationship_id, deleted=include_deleted)
     )
-    return _tagged(found)
 
 
 @patch(
@@ -263,7 +279,7 @@ async def get_relationship(
 async def patch_relationship(
     db: Db, who: Who, relationship_id: FromPath[UUID], data: JSONBody[RelationshipPatch], if_match: IfMatch = None
 ) -> Response[RelationshipRead]:
-    """A JSON merge patch makes a new version; guarded as that of an object. What it links never changes."""
+    """A JSON merge patch creates a new version, with the same checks as for an object. The ends cannot change."""
     return _tagged(
         await relationships.patch_relationship(db, who, relationship_id=relationship_id, data=data, if_match=if_match)
     )
@@ -276,7 +292,7 @@ async def patch_relationship(
     tags=["relationships"],
 )
 async def delete_relationship(db: Db, who: Who, relationship_id: FromPath[UUID], if_match: IfMatch = None) -> None:
-    """By a new version: its history can still be read, and it can be restored."""
+    """Deletes the relationship by a new version: its history can still be read, and it can be restored."""
     await relationships.delete_relationship(db, who, relationship_id=relationship_id, if_match=if_match)
 
 
@@ -288,14 +304,14 @@ async def delete_relationship(db: Db, who: Who, relationship_id: FromPath[UUID],
     tags=["relationships"],
 )
 async def restore_relationship(db: Db, who: Who, relationship_id: FromPath[UUID]) -> Response[RelationshipRead]:
-    """Where both objects live and its place is free."""
+    """Both objects have to be live, and no other live relationship may have taken its place."""
     return _tagged(await relationships.restore_relationship(db, who, relationship_id=relationship_id))
 
 
 @get(
     "/graph/relationships/{relationship_id:uuid}/versions",
     opt={"access": READ},
-    summary="Versions of a relationship",
+    summary="List versions of a relationship",
     tags=["relationships"],
 )
 async def list_relationship_versions(
@@ -310,7 +326,7 @@ async def list_relationship_versions(
     """Newest first; also of a deleted relationship."""
     page = Page(cursors, who, "relationship-versions", limit=limit, cursor=cursor, relationship_id=relationship_id)
     return await relationships.list_relationship_versions(
-        db, who, relationship_id=relationship_id, summaries=summaries, page=page
+        db, ReadContext.of(who), relationship_id=relationship_id, summaries=summaries, page=page
     )
 
 

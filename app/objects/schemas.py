@@ -1,4 +1,4 @@
-"""Objects and relationships on the wire."""
+"""Wire schemas of objects and relationships."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ Ref = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class ObjectCreate(Create, frozen=True, kw_only=True):
-    """Something curated."""
+    """A new object."""
 
     type: TypeName
     properties: Properties = msgspec.field(default_factory=dict[str, Any])
@@ -65,7 +65,7 @@ class ObjectPatch(Create, frozen=True, kw_only=True):
 
 
 class ChangeSummary(Read, frozen=True, kw_only=True):
-    """What changed since the version before, by JSON Pointer into the properties."""
+    """The changes since the previous version, by JSON Pointer into the properties."""
 
     added: Any
     removed: Any
@@ -121,8 +121,8 @@ class ObjectVersions(Read, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class Linked(Create, frozen=True, kw_only=True):
-    """A relationship's own fields."""
+class RelationshipFields(Create, frozen=True, kw_only=True):
+    """The fields of a relationship beside its ends."""
 
     type: TypeName
     properties: Properties | UnsetType = UNSET
@@ -139,15 +139,15 @@ class Linked(Create, frozen=True, kw_only=True):
     """null: of every project of the tenant, as both of its ends must be; for administrators."""
 
 
-class RelationshipCreate(Linked, frozen=True, kw_only=True):
-    """A directed link between two objects; from src to dst in the active voice."""
+class RelationshipCreate(RelationshipFields, frozen=True, kw_only=True):
+    """A directed link from one object (src) to another (dst), such as src `wrote` dst."""
 
     src_id: UUID
     dst_id: UUID
 
 
-class RelationshipAsk(Linked, frozen=True, kw_only=True):
-    """A directed link between two objects; from src to dst in the active voice. Each end is named once."""
+class RelationshipRequest(RelationshipFields, frozen=True, kw_only=True):
+    """A directed link from one object (src) to another (dst), such as src `wrote` dst. Name each end once."""
 
     src_id: UUID | None = None
     """The object it starts from: its canonical id, or that of one of its versions."""
@@ -161,7 +161,7 @@ class RelationshipAsk(Linked, frozen=True, kw_only=True):
 
 
 class RelationshipPatch(Create, frozen=True, kw_only=True):
-    """A JSON merge patch; what it links stays."""
+    """A JSON merge patch; the ends of a relationship cannot change."""
 
     properties: Properties | UnsetType = UNSET
     weight: Weight | UnsetType | None = UNSET
@@ -216,13 +216,13 @@ class RelationshipVersions(Read, frozen=True, kw_only=True):
 
 
 class BatchObject(ObjectCreate, frozen=True, kw_only=True):
-    """An object of a batch."""
+    """An object of a batch, with a ref for the relationships of the batch."""
 
     ref: Ref | None = None
     """What relationships of this batch call it."""
 
 
-class BatchRelationship(Linked, frozen=True, kw_only=True):
+class BatchRelationship(RelationshipFields, frozen=True, kw_only=True):
     """A relationship of a batch: each end by id, or by the ref of an object of this batch."""
 
     src_id: UUID | None = None
@@ -232,7 +232,7 @@ class BatchRelationship(Linked, frozen=True, kw_only=True):
 
 
 class GraphBatch(Create, frozen=True, kw_only=True):
-    """Objects and relationships between them or to others, up to 1,000 together: all or none."""
+    """Up to 1,000 objects and relationships, stored together or not at all."""
 
     objects: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     relationships: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
@@ -252,6 +252,6 @@ class RelationshipResult(Read, frozen=True, kw_only=True):
     relationship: RelationshipRead
 
 
-class GraphBatchDone(Read, frozen=True, kw_only=True):
+class GraphBatchResult(Read, frozen=True, kw_only=True):
     objects: list[ObjectResult]
     relationships: list[RelationshipResult]

@@ -1,4 +1,4 @@
-"""Use cases of objects: make, read, change, delete, restore, list."""
+"""Use cases of objects: create, read, patch, delete, restore, list."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,85 +8,82 @@ import msgspec
 import structlog
 
 from app.access import Principal, new_id, require_project
+from app.branches.service import Branches, find_write_branches, shared_branch
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
-from app.errors import AppError, Conflict
+from app.errors import Conflict
 from app.objects import queries
-from app.objects.diff import same, summarize
-from app.objects.drafts import (
-    MAX_EVIDENCE_BYTES,
-    check_json,
-    check_period,
-    choose_project,
-    derive_title,
-    describe,
-    moment,
-)
+from app.objects.content import check_content, choose_project, derive_title, describe, read_period
+from app.objects.diff import summarize
 from app.objects.schemas import ObjectCreate, ObjectCreated, ObjectList, ObjectPatch, ObjectRead, ObjectVersions
 from app.objects.types.service import Types, read_types
 from app.objects.versions import (
-    Branches,
-    advance,
-    alone,
-    as_made,
-    audited,
-    changed_fields,
+    apply_patch,
     encode_row,
-    ended,
-    find_branches,
+    error_index,
+    first_version,
+    list_heads,
     list_versions,
     lock_head,
-    no_effective_change,
-    observe,
-    patched,
+    no_error_index,
+    observe_change,
     present,
     read_version,
-    read_version_at,
-    record_made,
-    shared_branch,
+    record_created,
+    require_change,
+    summarize_deletion,
+    write_next_version,
 )
+from app.outcomes import Outcome
 from app.paging import Page
-from app.web.idempotency import Answer, Once
+from app.read_context import ReadContext
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-
-async def create_object(db: Database, who: Principal, *, data: ObjectCreate, once: Once) -> Answer:
-    """Makes an object; a live one of its type with the same key is refused."""
-
-    async def write() -> Answer:
-        async with once.tenant(db, who) as step:
-            if step.stored:
-                return step.stored
-            with alone():
-                ((row, warnings),) = await store_objects(step.session, who, [data])
-            made = ObjectRead(**present(row))
-            return await step.answer(201, ObjectCreated(object=made, created=True, warnings=warnings or msgspec.UNSET))
-
-    return await retried(write)
+PERIOD = ("effective_from", "effective_to")
 
 
-async def store_objects(session: Session, who: Principal, items: list[ObjectCreate]) -> list[tuple[Row, list[str]]]:
-    """Stores objects, all or none; an error names the place it stands at by `index`."""
-    branches = {wanted: await find_branches(session, who, branch_id=wanted) for wanted in {i.branch_id for i in items}}
-    asked = [(item.type, item.schema_version) for item in items if item.schema_version is not None]
-    types = await read_types(session, who, "object", names=[item.type for item in items], versions=asked)
-    shared: str | None = None
+class StoredObject(msgspec.Struct, frozen=True):
+    """An object that was created, and what to warn its writer of."""
+
+    row: Row
+    warnings: list[str]
+
+
+async def create_object(session: Session, who: Principal, *, data: ObjectCreate) -> Outcome[ObjectCreated]:
+    """Create an object; raise Conflict when a live one of its type has the same key."""
+    with no_error_index():
+        (stored,) = await store_objects(session, who, [data])
+    made = ObjectRead(**present(stored.row))
+    return Outcome(ObjectCreated(object=made, created=True, warnings=stored.warnings or msgspec.UNSET))
+
+
+async def store_objects(session: Session, who: Principal, items: list[ObjectCreate]) -> list[StoredObject]:
+    """Store all objects or none; errors have the `index` of their item in the details."""
+    branches = {
+        branch_id: await find_write_branches(session, who, branch_id=branch_id)
+        for branch_id in {item.branch_id for item in items}
+    }
+    requested = [(item.type, item.schema_version) for item in items if item.schema_version is not None]
+    types = await read_types(session, who, "object", names=[item.type for item in items], versions=requested)
     rows: list[Row] = []
     for index, item in enumerate(items):
-        try:
-            row = _new_row(who, item, branches[item.branch_id], types)
+        with error_index(index):
+            rows.append(_new_row(who, item, branches[item.branch_id], types))
+    if any(row["project_id"] is None for row in rows):
+        shared = await shared_branch(session)
+        for row, item in zip(rows, items, strict=True):
             if row["project_id"] is None and item.branch_id is None:
-                shared = shared or await shared_branch(session)
                 row["branch_id"] = shared
-            rows.append(row)
-        except AppError as problem:
-            problem.details.setdefault("index", index)
-            raise
     now = datetime.now(UTC)
     place = {"tenant": who.tenant_id, "agent": who.agent_id}
     made = await session.rows(queries.STORE_OBJECTS, {**place, "rows": encode_row(rows), "now": now})
-    stored = {str(row["canonical_id"]) for row in made}
+    _require_stored(rows, {str(row["canonical_id"]) for row in made})
+    await record_created(session, who, "object", rows=rows, declared=types.declared(rows[0]["type"]))
+    return [StoredObject(first_version(row, now), _warnings(types, row)) for row in rows]
+
+
+def _require_stored(rows: list[Row], stored: set[str]) -> None:
     for index, row in enumerate(rows):
         if row["canonical_id"] not in stored:
             raise Conflict(
@@ -94,16 +91,11 @@ async def store_objects(session: Session, who: Principal, items: list[ObjectCrea
                 code="object_key_exists",
                 details={"index": index, "type": row["type"], "key": row["key"]},
             )
-    told = {} if len(rows) > 1 else audited(rows[0]["change_summary"], types.declared(rows[0]["type"]))
-    await record_made(session, who, "object", ids=sorted(stored), told=told)
-    return [(as_made(row, now), _warnings(types, row)) for row in rows]
 
 
 def _new_row(who: Principal, data: ObjectCreate, branches: Branches, types: Types) -> Row:
-    check_json(data.properties, "properties")
-    check_json(data.evidence, "evidence", most=MAX_EVIDENCE_BYTES)
-    begin, end = moment(data.effective_from, "effective_from"), moment(data.effective_to, "effective_to")
-    check_period(begin, end, names=("effective_from", "effective_to"))
+    check_content(properties=data.properties, evidence=data.evidence)
+    begin, end = read_period(data.effective_from, data.effective_to, names=PERIOD)
     version = types.check(data.type, data.properties, version=data.schema_version)
     project = choose_project(who, data.project_id, require_project(who))
     branches.check_project(project)
@@ -124,7 +116,7 @@ def _new_row(who: Principal, data: ObjectCreate, branches: Branches, types: Type
         "schema_version": version,
     }
     summary = summarize({}, data.properties)
-    observe(summary)
+    observe_change(summary)
     return row | describe(row, types.find(data.type, data.schema_version)) | {"change_summary": summary}
 
 
@@ -136,70 +128,63 @@ def _warnings(types: Types, row: Row) -> list[str]:
 
 
 async def get_object(
-    db: Database, who: Principal, *, object_id: UUID, branch_id: UUID | None, as_of: datetime | None, deleted: bool
+    db: Database, context: ReadContext, *, object_id: UUID, branch_id: UUID | None, deleted: bool
 ) -> ObjectRead:
-    """An object as it is now or was at a time, or one of its earlier versions by that version's id."""
-    if as_of is not None:
-        found = await read_version_at(db, who, "object", thing_id=object_id, as_of=as_of, deleted=deleted)
-        return ObjectRead(**present(found))
-    return ObjectRead(
-        **present(await read_version(db, who, "object", thing_id=object_id, branch_id=branch_id, deleted=deleted))
-    )
+    """Return an object as it is or was, or the earlier version whose id is given; raise NotFound."""
+    row = await read_version(db, context, "object", item_id=object_id, branch_id=branch_id, deleted=deleted)
+    return ObjectRead(**present(row))
 
 
 async def patch_object(
     db: Database, who: Principal, *, object_id: UUID, data: ObjectPatch, if_match: str | None
 ) -> ObjectRead:
-    """Makes the next version; what changes nothing makes none."""
+    """Write the next version of an object; raise Conflict when the patch changes nothing."""
 
     async def write() -> Row:
         async with db.tenant(who) as session:
-            head = await lock_head(session, who, "object", thing_id=object_id, if_match=if_match)
+            head = await lock_head(session, who, "object", item_id=object_id, if_match=if_match)
             return await _patch(session, who, head, data)
 
     return ObjectRead(**present(await retried(write)))
 
 
 async def _patch(session: Session, who: Principal, head: Row, data: ObjectPatch) -> Row:
-    state = patched("object", head, data)
-    _settle(head, state, titled=data.title is not msgspec.UNSET)
-    fields, asked = changed_fields("object", head, state), state["asked_version"]
-    if not fields and same(head["properties"], state["properties"]) and asked in (None, head["schema_version"]):
-        raise no_effective_change("object", head)
-    check_json(state["properties"], "properties")
-    check_json(state["evidence"], "evidence", most=MAX_EVIDENCE_BYTES)
-    versions = [] if asked is None else [(head["type"], asked)]
+    state = apply_patch("object", head, data)
+    state["effective_from"], state["effective_to"] = read_period(
+        state["effective_from"], state["effective_to"], names=PERIOD
+    )
+    _update_title(head, state, given=data.title is not msgspec.UNSET)
+    fields, requested = require_change("object", head, state), state["requested_schema"]
+    check_content(properties=state["properties"], evidence=state["evidence"])
+    versions = [] if requested is None else [(head["type"], requested)]
     types = await read_types(session, who, "object", names=[head["type"]], versions=versions)
-    state["schema_version"] = types.check(head["type"], state["properties"], version=asked)
-    return await advance(
+    state["schema_version"] = types.check(head["type"], state["properties"], version=requested)
+    return await write_next_version(
         session,
         who,
         "object",
         head=head,
         state=state,
-        described=describe(state, types.find(head["type"], asked)),
+        described=describe(state, types.find(head["type"], requested)),
         summary=summarize(head["properties"], state["properties"], fields=fields),
         declared=types.declared(head["type"]),
     )
 
 
-def _settle(head: Row, state: Row, *, titled: bool) -> None:
-    """Times in UTC, and the title after what it was taken from."""
-    for name in ("effective_from", "effective_to"):
-        state[name] = moment(state[name], name)
-    check_period(state["effective_from"], state["effective_to"], names=("effective_from", "effective_to"))
+def _update_title(head: Row, state: Row, *, given: bool) -> None:
+    """Derive the title anew when it is removed, or when it was derived before."""
     derived = derive_title(properties=head["properties"], key=head["key"])
-    if (titled and state["title"] is None) or (not titled and head["title"] == derived):
+    if (given and state["title"] is None) or (not given and head["title"] == derived):
         state["title"] = derive_title(properties=state["properties"], key=state["key"])
 
 
 async def delete_object(db: Database, who: Principal, *, object_id: UUID, if_match: str | None) -> None:
-    """Deletes an object by a new version, and its relationships with it; both can be restored."""
+    """Delete an object and its relationships by new versions; both can be restored."""
 
     async def write() -> None:
         async with db.tenant(who) as session:
-            head = await lock_head(session, who, "object", thing_id=object_id, if_match=if_match)
-            row = await _end(session, who, head, deleted_at=datetime.now(UTC))
+            head = await lock_head(session, who, "object", item_id=object_id, if_match=if_match)
+            row = await _set_deleted(session, who, head, deleted_at=datetime.now(UTC))
             place = {"agent": who.agent_id, "id": str(row["canonical_id"]), "now": row["updated_at"]}
             await session.execute(queries.UNLINK_OBJECT, place)
 
@@ -207,12 +192,12 @@ async def delete_object(db: Database, who: Principal, *, object_id: UUID, if_mat
 
 
 async def restore_object(db: Database, who: Principal, *, object_id: UUID) -> ObjectRead:
-    """Brings a deleted object back by a new version, with those relationships that went with it and have a place."""
+    """Restore a deleted object with those of its relationships that were deleted with it and can be live again."""
 
     async def write() -> Row:
         async with db.tenant(who) as session:
-            head = await lock_head(session, who, "object", thing_id=object_id, if_match=None, deleted=True)
-            row = await _end(session, who, head, deleted_at=None)
+            head = await lock_head(session, who, "object", item_id=object_id, if_match=None, deleted=True)
+            row = await _set_deleted(session, who, head, deleted_at=None)
             place = {"agent": who.agent_id, "id": str(row["canonical_id"]), "now": row["updated_at"]}
             await session.execute(queries.RELINK_OBJECT, place)
             return row
@@ -220,48 +205,34 @@ async def restore_object(db: Database, who: Principal, *, object_id: UUID) -> Ob
     return ObjectRead(**present(await retried(write)))
 
 
-async def _end(session: Session, who: Principal, head: Row, *, deleted_at: datetime | None) -> Row:
+async def _set_deleted(session: Session, who: Principal, head: Row, *, deleted_at: datetime | None) -> Row:
     types = await read_types(session, who, "object", names=[head["type"]])
     described = describe(head, types.find(head["type"])) | {"content_hash": bytes(head["content_hash"]).hex()}
     if deleted_at is not None:
         described["embed_text"] = None
-    return await advance(
+    return await write_next_version(
         session,
         who,
         "object",
         head=head,
         state=head,
         described=described,
-        summary=ended(head["properties"], deleted=deleted_at is not None),
+        summary=summarize_deletion(head["properties"], deleted=deleted_at is not None),
         declared=types.declared(head["type"]),
         deleted_at=deleted_at,
     )
 
 
-async def list_objects(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> ObjectList:
-    """Live objects of the project and those of every project, newest first."""
-    async with db.tenant(who) as session:
-        branches = await find_branches(session, who, branch_id=filters.get("branch_id"))
-        contained = filters["labels"] is not None or filters["properties"] is not None
-        after = None if page.after is None else page.after[0]
-        given = {name for name, value in {**filters, "after": after}.items() if value not in (None, False)}
-        params = {
-            **filters,
-            "tenant": who.tenant_id,
-            "branch": branches.target,
-            "shared": None if branches.named else branches.shared,
-            "after": after,
-            "limit": page.limit + 1,
-        }
-        found = await session.query(queries.select_heads("object", given=given, contained=contained), params)
-    rows, next_cursor = page.cut(found, key=lambda row: [str(row["canonical_id"])])
+async def list_objects(db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page) -> ObjectList:
+    """Return a page of objects of the project and of every project, newest first."""
+    rows, next_cursor = await list_heads(db, context, "object", filters=filters, page=page)
     return ObjectList(objects=[ObjectRead(**present(row)) for row in rows], next_cursor=next_cursor)
 
 
 async def list_object_versions(
-    db: Database, who: Principal, *, object_id: UUID, summaries: bool, page: Page
+    db: Database, context: ReadContext, *, object_id: UUID, summaries: bool, page: Page
 ) -> ObjectVersions:
-    """All versions of an object, newest first, also of a deleted one."""
-    rows, next_cursor = await list_versions(db, who, "object", thing_id=object_id, page=page)
+    """Return a page of the versions of an object, newest first, also of a deleted one."""
+    rows, next_cursor = await list_versions(db, context, "object", item_id=object_id, page=page)
     shown = [ObjectRead(**present(row, summary=summaries)) for row in rows]
     return ObjectVersions(versions=shown, next_cursor=next_cursor)

@@ -1,8 +1,7 @@
-"""Tables of the room objects.
+"""Tables of objects and relationships.
 
-Every version is a row that never changes. Beside them stands one row for each object and branch, its head: what is
-read, listed and walked is read there, so that history costs nothing. That a version is the head is told by its place,
-not by a flag.
+Every version is a row that never changes. The head tables have one row for each object and branch, its current version:
+reads, lists and walks use only them, so that history does not slow them down. There is no flag for the head.
 """
 
 from typing import Any
@@ -44,7 +43,7 @@ def _moment(name: str, *, nullable: bool = False, comment: str | None = None) ->
 
 
 def _place() -> list[Column[Any]]:
-    """Which version of what, and where."""
+    """The identity of a version."""
     return [
         Column("tenant_id", Text, nullable=False),
         _id("branch_id"),
@@ -56,7 +55,7 @@ def _place() -> list[Column[Any]]:
 
 
 def _state() -> list[Column[Any]]:
-    """What every version has, of objects and relationships alike."""
+    """The columns that versions of objects and relationships share."""
     return [
         Column("properties", JSONB, nullable=False),
         Column("evidence", JSONB, nullable=True),
@@ -94,7 +93,7 @@ def _relationship() -> list[Column[Any]]:
 
 
 def _log() -> list[Column[Any]]:
-    """What only a version knows: where it comes from."""
+    """The columns of version tables only: where a version comes from."""
     return [
         _id("supersedes_id", nullable=True),
         Column("change_summary", JSONB, nullable=True, comment="what changed since the version before"),
@@ -103,7 +102,7 @@ def _log() -> list[Column[Any]]:
     ]
 
 
-# No foreign key to the branch: each insert would lock that one row for its transaction.
+# No foreign key to the branch: each insert would lock that row until its transaction ends.
 graph_objects = Table(
     "graph_objects",
     metadata,
@@ -151,11 +150,11 @@ graph_object_versions = Table(
     info={"rls": Rule.OBJECTS, "grants": "SELECT, INSERT"},
 )
 
-# What a walk returns of an edge and what it and the policy ask of it: with it in the index, the table is not read.
+# The columns of an edge that a walk returns or filters by: in the index, so that the table is not read.
 _WALKED = ["type", "valid_from", "valid_to", "project_id", "suppression"]
 _ORDER = (text("weight DESC NULLS LAST"), text("canonical_id DESC"))
 
-# The heads of relationships: adjacency is their two walking indexes, which hold what is live and nothing else.
+# The heads of relationships; walks use the two indexes out and in, which contain live rows only.
 graph_relationships = Table(
     "graph_relationships",
     metadata,
@@ -199,7 +198,7 @@ graph_relationships = Table(
         postgresql_where=text("deleted_at IS NULL"),
     ),
     Index("graph_relationships_list_idx", "tenant_id", "branch_id", "type", "canonical_id"),
-    # Those that went with an object, to come back with it.
+    # Relationships that were deleted with an object, to be restored with it.
     Index(
         "graph_relationships_gone_src_idx",
         *("tenant_id", "src_id"),
@@ -227,7 +226,7 @@ graph_relationship_versions = Table(
     info={"rls": Rule.OBJECTS, "grants": "SELECT, INSERT"},
 )
 
-# Which objects name an entity that is to be hidden or erased, or are bound to it.
+# Objects that name an entity that is to be hidden or erased, or that are bound to it.
 object_entity_mentions = Table(
     "object_entity_mentions",
     metadata,

@@ -1,4 +1,4 @@
-"""What objects and relationships have in common: finding the head that is meant, guarding it, and its next version."""
+"""Versions of objects and relationships: find and lock a head, write its next version, read earlier ones."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,79 +10,41 @@ import msgspec
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
+from app.branches.service import Branches, find_branches
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound
 from app.facts.as_of import look_back
 from app.objects import queries
+from app.objects.content import require_writer
 from app.objects.diff import encode_canonical, is_elided, merge_patch, same, summarize
-from app.objects.drafts import require_shared
 from app.objects.json_pointer import escape, parse_pointer
 from app.objects.queries import Kind
 from app.paging import Page
-from app.read_context import reader
+from app.read_context import ReadContext
 from app.telemetry.metrics import CHANGE_PATHS, CHANGE_SUMMARY_BYTES, CHANGES_TRUNCATED
 
-IDS = ("branch_id", "canonical_id", "version_id", "src_id", "dst_id", "supersedes_id", "meant_id", "meant_branch")
-# Fields beside the properties whose change makes a version, and is told.
+IDS = ("branch_id", "canonical_id", "src_id", "dst_id", "supersedes_id")
+# Columns that are no field of a response.
+INTERNAL = frozenset(
+    {"version_id", "given_version", "given_id", "given_branch", "written_by", "change_summary", "requested_schema"}
+)
+# Fields beside the properties whose change makes a version and is shown in its summary.
 FIELDS: dict[Kind, tuple[str, ...]] = {
     "object": ("subtype", "key", "title", "status", "labels", "effective_from", "effective_to", "evidence"),
     "relationship": ("weight", "role_src", "role_dst", "valid_from", "valid_to", "evidence"),
 }
 
 
-class Branches(msgspec.Struct, frozen=True):
-    """The branches a request works in."""
-
-    own: str
-    shared: str | None
-    named: str | None = None
-    """The one it named, and whose that is."""
-    named_project: str | None = None
-
-    @property
-    def target(self) -> str:
-        return self.named or self.own
-
-    def check_project(self, project: str | None) -> None:
-        """Refuses to write what belongs to a project on a branch of every project, and the other way round."""
-        if self.named is not None and self.named_project != project:
-            raise BadRequest(
-                "branch_id: this branch is of another project, or of none; leave it out for the right one.",
-                code="branch_mismatch",
-            )
-
-
 def not_found(kind: Kind) -> NotFound:
-    """The one answer for what is unknown, hidden or of another tenant."""
+    """Return the one error for what is unknown, hidden or of another tenant."""
     return NotFound(f"There is no such {kind}.", code=f"{kind}_not_found")
 
 
-async def find_branches(session: Session, who: Principal, *, branch_id: UUID | None = None) -> Branches:
-    """The project's main branch, and the one that is named instead."""
-    place = {"tenant": who.tenant_id, "project": require_project(who)}
-    row = await session.row(queries.BRANCHES, place)
-    assert row is not None
-    named = project = None
-    if branch_id is not None:
-        found = await session.row(queries.FIND_BRANCH, {"tenant": who.tenant_id, "branch": str(branch_id)})
-        if found is None or found["project_id"] not in (None, who.project_id):
-            raise NotFound("branch_id: there is no such branch.", code="branch_not_found")
-        named, project = str(found["branch_id"]), found["project_id"]
-    return Branches(str(row["own"]), None if row["shared"] is None else str(row["shared"]), named, project)
-
-
-async def shared_branch(session: Session) -> str:
-    """The branch of what belongs to every project."""
-    row = await session.row(queries.SHARED_BRANCH)
-    assert row is not None
-    return str(row["shared"])
-
-
 def choose_head(kind: Kind, rows: list[Row], branches: Branches) -> Row:
-    """Of the heads of one thing the one on the branch that is meant; one that is elsewhere is not found there."""
+    """Return the head on the first of the branches that has one; raise NotFound when it is on none of them."""
     if not rows:
         raise not_found(kind)
-    for branch in [branches.named] if branches.named else [branches.own, branches.shared]:
+    for branch in branches.readable:
         for row in rows:
             if str(row["branch_id"]) == branch:
                 return row
@@ -90,22 +52,24 @@ def choose_head(kind: Kind, rows: list[Row], branches: Branches) -> Row:
 
 
 async def lock_head(
-    session: Session, who: Principal, kind: Kind, *, thing_id: UUID, if_match: str | None, deleted: bool | None = False
+    session: Session, who: Principal, kind: Kind, *, item_id: UUID, if_match: str | None, deleted: bool = False
 ) -> Row:
-    """The head that an id names, held; refuses an id of an older version, another version than `If-Match` says, and
-    what is deleted, or is not."""
-    branches = await find_branches(session, who)
-    rows = await session.rows(queries.LOCK_HEADS[kind], {"tenant": who.tenant_id, "id": str(thing_id)})
+    """Return the head of an id, locked; raise Conflict for an older version, a failed If-Match or the wrong state.
+
+    `deleted` says whether the head has to be deleted or has to be live.
+    """
+    branches = await find_branches(session, ReadContext.of(who))
+    rows = await session.rows(queries.LOCK_HEADS[kind], {"tenant": who.tenant_id, "id": str(item_id)})
     head = choose_head(kind, rows, branches)
-    require_shared(who, head["project_id"])
-    # The id of the first version is the object's own.
-    if str(head["meant_id"]) != str(head["canonical_id"]) and str(head["meant_id"]) != str(head["version_id"]):
-        _stale(kind, head, f"This is the id of version {head['meant']}")
+    require_writer(who, head["project_id"])
+    # The canonical id is the id of the first version, and names the head as well.
+    if str(head["given_id"]) not in (str(head["canonical_id"]), str(head["version_id"])):
+        _stale(kind, head, f"This is the id of version {head['given_version']}")
     if if_match is not None:
         _check_match(kind, head, if_match)
-    if deleted is False and head["deleted_at"] is not None:
+    if not deleted and head["deleted_at"] is not None:
         raise Conflict(f"This {kind} is deleted; restore it first.", code="already_deleted")
-    if deleted is True and head["deleted_at"] is None:
+    if deleted and head["deleted_at"] is None:
         raise Conflict(f"This {kind} is not deleted.", code="not_deleted")
     return head
 
@@ -129,13 +93,13 @@ def _check_match(kind: Kind, head: Row, if_match: str) -> None:
         _stale(kind, head, f"If-Match: {if_match[:80]} is not the head")
 
 
-def patched(kind: Kind, head: Row, data: msgspec.Struct) -> Row:
-    """The state after a patch, and `asked_version`, the version of its type by which it is to be checked."""
+def apply_patch(kind: Kind, head: Row, data: msgspec.Struct) -> Row:
+    """Return the state after a patch, with `requested_schema`: the version of its type to check it by."""
     state = {name: head[name] for name in (*queries.OWN[kind], "properties", "evidence")}
     given = {name: value for name, value in msgspec.structs.asdict(data).items() if value is not msgspec.UNSET}
     if not given:
         raise no_effective_change(kind, head)
-    asked = given.pop("schema_version", None)
+    requested = given.pop("schema_version", None)
     for name, value in given.items():
         if name == "properties":
             state["properties"] = merge_patch(head["properties"], value)
@@ -143,16 +107,25 @@ def patched(kind: Kind, head: Row, data: msgspec.Struct) -> Row:
             state["labels"] = list(dict.fromkeys(value or []))
         else:
             state[name] = value
-    return state | {"asked_version": asked}
+    return state | {"requested_schema": requested}
 
 
 def changed_fields(kind: Kind, head: Row, state: Row) -> dict[str, Any]:
-    """Which fields beside the properties differ, and how."""
+    """Return the fields beside the properties that differ, each with its old and new value."""
     return {
         name: {"from": _plain(head[name]), "to": _plain(state[name])}
         for name in FIELDS[kind]
         if not same(_plain(head[name]), _plain(state[name]))
     }
+
+
+def require_change(kind: Kind, head: Row, state: Row) -> dict[str, Any]:
+    """Return the changed fields; raise Conflict when neither they, the properties nor the schema version change."""
+    fields = changed_fields(kind, head, state)
+    schema_kept = state["requested_schema"] in (None, head["schema_version"])
+    if not fields and same(head["properties"], state["properties"]) and schema_kept:
+        raise no_effective_change(kind, head)
+    return fields
 
 
 def _plain(value: Any) -> Any:
@@ -162,15 +135,15 @@ def _plain(value: Any) -> Any:
 
 
 def no_effective_change(kind: Kind, head: Row) -> Conflict:
-    """The error for a change that changes nothing: no version is made."""
+    """Return the error for a change that changes nothing."""
     return Conflict(
-        f"The {kind} says this already; no version was made.",
+        f"The {kind} has these values already; no version was created.",
         code="no_effective_change",
         details={"version": head["version"]},
     )
 
 
-async def advance(
+async def write_next_version(
     session: Session,
     who: Principal,
     kind: Kind,
@@ -182,7 +155,7 @@ async def advance(
     declared: frozenset[str],
     deleted_at: datetime | None = None,
 ) -> Row:
-    """Writes the next version and answers it as the head it is now."""
+    """Write the next version with its audit record and return it as the head."""
     now = datetime.now(UTC)
     row: Row = {
         **{name: head[name] for name in ("branch_id", "canonical_id", "project_id", "type", "created_at")},
@@ -194,26 +167,30 @@ async def advance(
     }
     encoded = encode_row(row | described | {"change_summary": summary})
     place = {"tenant": who.tenant_id, "agent": who.agent_id}
-    await queries.change(session, kind, name=head["type"], **place, row=encoded, now=now)
-    observe(summary)
-    details = {"kind": kind, "version": row["version"], **audited(summary, declared)}
+    await queries.change(session, kind, type_name=head["type"], **place, row=encoded, now=now)
+    observe_change(summary)
+    details = {"kind": kind, "version": row["version"], **audit_details(summary, declared)}
     await audit.record(session, "object_write", key_id=who.key_id, canonical_id=str(row["canonical_id"]), **details)
     return row | {"content_hash": bytes.fromhex(described["content_hash"]), "updated_at": now, "is_head": True}
 
 
-async def record_made(session: Session, who: Principal, kind: Kind, *, ids: list[str], told: dict[str, Any]) -> None:
-    """One line of the audit log for what was made together."""
-    await audit.record(session, "object_write", key_id=who.key_id, kind=kind, version=1, made=ids, **told)
+async def record_created(
+    session: Session, who: Principal, kind: Kind, *, rows: list[Row], declared: frozenset[str]
+) -> None:
+    """Write one audit record for rows that were created together; it has details where there is only one row."""
+    details = audit_details(rows[0]["change_summary"], declared) if len(rows) == 1 else {}
+    ids = sorted(row["canonical_id"] for row in rows)
+    await audit.record(session, "object_write", key_id=who.key_id, kind=kind, version=1, made=ids, **details)
 
 
-def audited(summary: dict[str, Any], declared: frozenset[str]) -> dict[str, Any]:
-    """How much changed, and which of the fields that the type declares; other names may be anybody's words."""
+def audit_details(summary: dict[str, Any], declared: frozenset[str]) -> dict[str, Any]:
+    """Return how much changed, and where; only names that the type declares, since others may be personal data."""
     names = dict.fromkeys(parse_pointer(path)[0] for path in summary["paths"] if path)
     return {"meta": summary["meta"], "paths": [f"/{escape(name)}" for name in names if name in declared][:100]}
 
 
-def as_made(row: Row, now: datetime) -> Row:
-    """A new row as the head it is."""
+def first_version(row: Row, now: datetime) -> Row:
+    """Return a new row as the head it became."""
     left_out = ("searched", "embed_text", "change_summary")
     return {name: value for name, value in row.items() if name not in left_out} | {
         "created_at": now,
@@ -228,8 +205,18 @@ def as_made(row: Row, now: datetime) -> Row:
 
 
 @contextmanager
-def alone() -> Generator[None]:
-    """For one item that is no batch: its error has no index."""
+def error_index(index: int) -> Generator[None]:
+    """Add the index of a batch's item to the details of its error."""
+    try:
+        yield
+    except AppError as problem:
+        problem.details.setdefault("index", index)
+        raise
+
+
+@contextmanager
+def no_error_index() -> Generator[None]:
+    """Remove the index from the error of a single item, which is no batch."""
     try:
         yield
     except AppError as problem:
@@ -237,14 +224,14 @@ def alone() -> Generator[None]:
         raise
 
 
-def ended(properties: Any, *, deleted: bool) -> dict[str, Any]:
-    """The summary of a version that deletes, or that restores."""
+def summarize_deletion(properties: Any, *, deleted: bool) -> dict[str, Any]:
+    """Return the summary of a version that deletes or restores."""
     summary = summarize(properties, {}) if deleted else summarize({}, properties)
     return {**summary, "meta": {**summary["meta"], "deleted" if deleted else "restored": True}}
 
 
-def observe(summary: dict[str, Any]) -> None:
-    """Counts how large a change was."""
+def observe_change(summary: dict[str, Any]) -> None:
+    """Record the size of a change in the metrics."""
     CHANGE_PATHS.observe(len(summary["paths"]))
     CHANGE_SUMMARY_BYTES.observe(len(encode_canonical(summary)))
     if is_elided(summary):
@@ -252,17 +239,16 @@ def observe(summary: dict[str, Any]) -> None:
 
 
 def encode_row(row: Any) -> str:
-    """Rows as the database's functions take them."""
+    """Return a row, or a list of them, as JSON for the SQL functions."""
     return msgspec.json.encode(row).decode()
 
 
 def present(row: Row, *, summary: bool = False) -> Row:
-    """The fields of a version as they go out."""
+    """Return the fields of a version as the response has them."""
     shown = {
         name: UUID(str(value)) if name in IDS and value is not None else value
         for name, value in row.items()
-        if name
-        not in ("version_id", "meant", "meant_id", "meant_branch", "written_by", "change_summary", "asked_version")
+        if name not in INTERNAL
     }
     shown["id"] = UUID(str(row["version_id"]))
     shown["content_hash"] = bytes(row["content_hash"]).hex()
@@ -272,46 +258,67 @@ def present(row: Row, *, summary: bool = False) -> Row:
 
 
 async def read_version(
-    db: Database, who: Principal, kind: Kind, *, thing_id: UUID, branch_id: UUID | None, deleted: bool
+    db: Database, context: ReadContext, kind: Kind, *, item_id: UUID, branch_id: UUID | None, deleted: bool
 ) -> Row:
-    """The head that an id names, or the older version; what is deleted only where that is asked for."""
+    """Return the head or the version of an id, at the context's time; raise NotFound for deleted ones unless asked."""
+    if context.as_of is not None:
+        return await _read_version_at(db, context, kind, item_id=item_id, deleted=deleted)
+    who = context.who
     async with db.tenant(who) as session:
-        branches = await find_branches(session, who, branch_id=branch_id)
-        rows = await session.rows(queries.HEADS[kind], {"tenant": who.tenant_id, "id": str(thing_id)})
+        branches = await find_branches(session, context, branch_id=branch_id)
+        rows = await session.rows(queries.HEADS[kind], {"tenant": who.tenant_id, "id": str(item_id)})
         head = choose_head(kind, rows, branches)
-        if head["meant_id"] in (head["canonical_id"], head["version_id"]):
+        if head["given_id"] in (head["canonical_id"], head["version_id"]):
             if head["deleted_at"] is not None and not deleted:
                 raise not_found(kind)
             return head
-        place = {"tenant": who.tenant_id, "canonical": head["canonical_id"], "branch": head["meant_branch"]}
+        place = {"tenant": who.tenant_id, "canonical": head["canonical_id"], "branch": head["given_branch"]}
         found = await session.query(
-            queries.select_versions(kind, by_number=True), {**place, "version": head["meant"], "limit": 1}
+            queries.select_versions(kind, by_number=True), {**place, "version": head["given_version"], "limit": 1}
         )
         return found[0] if found else head
 
 
-async def read_version_at(
-    db: Database, who: Principal, kind: Kind, *, thing_id: UUID, as_of: datetime, deleted: bool
-) -> Row:
-    """What stood at that time; what was deleted then only where that is asked for."""
-    reader(who, as_of)
+async def _read_version_at(db: Database, context: ReadContext, kind: Kind, *, item_id: UUID, deleted: bool) -> Row:
+    who = context.who
     async with db.tenant(who) as session:
-        branches = await find_branches(session, who)
+        branches = await find_branches(session, context)
     place = {"tenant": who.tenant_id, "project": require_project(who), "own": branches.own, "shared": branches.shared}
-    asked = {**place, "id": str(thing_id), "as_of": as_of}
-    found = await look_back(db, who, queries.select_version_at(kind), asked)
+    given = {**place, "id": str(item_id), "as_of": context.as_of}
+    found = await look_back(db, who, queries.select_version_at(kind), given)
     if not found or (found[0]["deleted_at"] is not None and not deleted):
         raise not_found(kind)
     return found[0]
 
 
-async def list_versions(
-    db: Database, who: Principal, kind: Kind, *, thing_id: UUID, page: Page
+async def list_heads(
+    db: Database, context: ReadContext, kind: Kind, *, filters: dict[str, Any], page: Page
 ) -> tuple[list[Row], str | None]:
-    """All versions, newest first; also of what is deleted."""
+    """Return a page of heads of the project and of every project, newest first, and the cursor of the next page."""
+    async with db.tenant(context.who) as session:
+        branches = await find_branches(session, context, branch_id=filters.get("branch_id"))
+        after = None if page.after is None else page.after[0]
+        given = {name for name, value in {**filters, "after": after}.items() if value not in (None, False)}
+        params = {
+            **filters,
+            "tenant": context.who.tenant_id,
+            "branch": branches.target,
+            "shared": None if branches.named else branches.shared,
+            "after": after,
+            "limit": page.limit + 1,
+        }
+        found = await session.query(queries.select_heads(kind, given=given), params)
+    return page.cut(found, key=lambda row: [str(row["canonical_id"])])
+
+
+async def list_versions(
+    db: Database, context: ReadContext, kind: Kind, *, item_id: UUID, page: Page
+) -> tuple[list[Row], str | None]:
+    """Return a page of versions, newest first, also of what is deleted, and the cursor of the next page."""
+    who = context.who
     async with db.tenant(who) as session:
-        branches = await find_branches(session, who)
-        rows = await session.rows(queries.HEADS[kind], {"tenant": who.tenant_id, "id": str(thing_id)})
+        branches = await find_branches(session, context)
+        rows = await session.rows(queries.HEADS[kind], {"tenant": who.tenant_id, "id": str(item_id)})
         head = choose_head(kind, rows, branches)
         place = {"tenant": who.tenant_id, "canonical": head["canonical_id"], "branch": head["branch_id"]}
         after = None if page.after is None else page.after[0]

@@ -1,4 +1,1 @@
-"""Clients for embedding, completion and reranking: each a small Protocol with real and fake implementations.
-
-It owns how a model is named, reached and guarded against; what to embed, and when, is the business of the rooms.
-"""
+"""Clients for embedding, completion and reranking models, each a small Protocol with real and fake implementations."""

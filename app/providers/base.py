@@ -1,13 +1,13 @@
-"""What a provider can do, and the tree of ways in which it fails.
+"""Protocols of providers, and the tree of their errors.
 
-ProviderError                   502  something about a provider; catch this to go on without it
-├── ProviderDown                503  refused, timed out, 5xx or 429: affects everybody, try later
+ProviderError                   502  any failure of a provider; catch this to continue without it
+├── ProviderDown                503  refused, timed out, 5xx or 429: affects all requests, retry later
 ├── ProviderMisconfigured       502  key, address, model or dimensions are wrong: an operator must act
-├── InputRefused                422  it will not take this input: trying again can't help, split the batch
-└── AnswerUnusable              502  it answered, but not what was asked: wrong count, not finite, too large
+├── InputRefused                422  it rejects this input: retrying cannot help, split the batch
+└── UnusableResponse            502  it responded with something else: wrong count, not finite, too large
 
-They are errors of the product like any other, so one that nobody handles still makes an honest answer. Their messages
-name the provider, the model and the status, never a text or a key: a provider's own words may quote both.
+They are AppErrors, so that an unhandled one becomes a proper response. Their messages name the provider, the model and
+the status, never a text or a key, which a provider's own message may quote.
 """
 
 import math
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from app.errors import AppError
 
-# Below this, cosine similarity of texts is mostly noise.
+# With fewer dimensions, cosine similarity of texts is mostly noise.
 MIN_DIMENSIONS = 64
 DIMENSIONS_BELOW_FLOOR = "embed_dimensions_below_floor"
 DIMENSIONALITY_MISMATCH = "embed_dimensionality_mismatch"
 
 Matrix: TypeAlias = NDArray[np.float32]
-"""One row of length one for each text."""
+"""One row of unit length for each text."""
 
 
 class ProviderError(AppError):
@@ -49,7 +49,7 @@ class ProviderDown(ProviderError):
         super().__init__(message, details=details)
         self.retry_after = retry_after
         self.unreachable = unreachable
-        """Whether not even a connection was made: nobody is there, whatever is asked."""
+        """Whether no connection could be made."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -65,7 +65,7 @@ class InputRefused(ProviderError):
     default_code = "provider_refused_input"
 
 
-class AnswerUnusable(ProviderError):
+class UnusableResponse(ProviderError):
     default_code = "provider_answer_unusable"
 
 
@@ -80,20 +80,20 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int | None:
-        """Length of a vector; None until the first answer of a model that is not known beforehand."""
+        """Length of a vector; None until the first response of an unknown model."""
         ...
 
     @property
     def max_batch(self) -> int:
-        """How many texts one call takes without being split inside."""
+        """How many texts one call takes without being split internally."""
         ...
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Matrix:
-        """One unit vector for each text, in order; `query` for what is looked for, not stored."""
+        """Return one unit vector for each text, in order; `query` marks texts to search with, not to store."""
         ...
 
     async def warm(self) -> None:
-        """Makes ready what the first call would wait for, and finds a wrong setting before it matters."""
+        """Prepare what the first call would wait for, and raise on a wrong setting."""
         ...
 
     async def aclose(self) -> None: ...
@@ -101,7 +101,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One turn of what a completer reads."""
+    """One message of a prompt."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -109,7 +109,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Tokens a completion has cost."""
+    """Tokens used by a completion."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -117,7 +117,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What a completer wrote; `truncated` when it ran into max_tokens."""
+    """The text of a completion; `truncated` when it reached max_tokens."""
 
     text: str
     usage: Usage
@@ -125,7 +125,7 @@ class Completion:
 
 
 class Completer(Protocol):
-    """Writes text (an LLM)."""
+    """Completes messages with a language model."""
 
     @property
     def name(self) -> str: ...
@@ -142,18 +142,18 @@ class Completer(Protocol):
         json_schema: Mapping[str, Any] | None = None,
         timeout_seconds: float | None = None,
     ) -> Completion:
-        """The answer to the messages; with a schema the text should be JSON of it, and still needs validation."""
+        """Return the completion; with a schema its text should be matching JSON, which still needs validation."""
         ...
 
     async def available(self) -> bool:
-        """Whether its provider answers at this moment."""
+        """Return whether the provider responds now."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class Reranker(Protocol):
-    """Scores texts against a query, better than vectors do."""
+    """Scores texts against a query."""
 
     @property
     def name(self) -> str: ...
@@ -162,7 +162,7 @@ class Reranker(Protocol):
     def model(self) -> str: ...
 
     async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score for each text, in order; higher is better, and only comparable within one call."""
+        """Return one score for each text, in order; higher is better, comparable only within one call."""
         ...
 
     async def aclose(self) -> None: ...

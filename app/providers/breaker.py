@@ -1,8 +1,8 @@
-"""The circuit breaker: when a provider fails too often, it is left alone, and asked carefully now and then.
+"""The circuit breaker: stops calls of a provider that fails too often, and probes it from time to time.
 
-closed ──(over 40% of 30 or more attempts of 5 minutes failed, or 5 failures in a row found nobody there)──> open
+closed ──(over 40% of 30 or more attempts of 5 minutes failed, or 5 calls in a row found it down)──> open
 open ──(2 minutes later)──> half open: one probe of at most 3 items
-half open ──(it worked)──> closed          half open ──(it did not)──> open
+half open ──(success)──> closed          half open ──(failure)──> open
 """
 
 import threading
@@ -19,55 +19,55 @@ State = Literal["closed", "open", "half_open"]
 
 @dataclass(frozen=True, kw_only=True)
 class BreakerPolicy:
-    """When to open, and when to ask again."""
+    """When a breaker opens, and when it probes."""
 
     window_seconds: float = 300.0
     failure_rate: float = 0.4
     min_attempts: int = 30
     probe_seconds: float = 120.0
     probe_items: int = 3
-    # A provider that nobody can reach would need 30 jobs to be found out, each of them waiting for a time-out and
-    # each losing one of its attempts. Five in a row with not one answer between them say enough.
-    downs_in_a_row: int = 5
+    # Without it, opening for an unreachable provider would take min_attempts jobs, each of which waits for a timeout
+    # and uses up one of its attempts.
+    consecutive_downs: int = 5
 
 
 class Breaker:
-    """Counts how attempts end and says how many may be made now; may be shared by threads and tasks of a process."""
+    """Counts outcomes of attempts and permits new ones; safe to share between threads and tasks of a process."""
 
     def __init__(self, policy: BreakerPolicy | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy or BreakerPolicy()
         self._clock = clock
         self._lock = threading.Lock()
         self._state: State = "closed"
-        self._asked_at = 0.0
+        self._probed_at = 0.0
         self._downs = 0
         self._counts = _RollingCounts(self._policy.window_seconds)
 
     @property
     def state(self) -> State:
-        """For metrics and logs; to ask whether to go on, use permit()."""
+        """The state, for metrics and logs; use permit() to decide whether to call."""
         return self._state
 
     @property
     def seconds_until_probe(self) -> float:
-        """How long a worker may sleep; 0 when it need not."""
+        """Seconds until the next probe; 0 when closed."""
         with self._lock:
             return 0.0 if self._state == "closed" else self._until_probe()
 
-    def permit(self, wanted: int) -> int:
-        """How many of the wanted items may be tried now; whoever is given some must report how they ended."""
+    def permit(self, requested: int) -> int:
+        """Return how many of the requested items may be tried now; the caller must report their outcome."""
         with self._lock:
-            if self._state == "closed" or wanted <= 0:
-                return max(0, wanted)
-            # A prober that never reports, because its process was stopped, must not keep the breaker open for ever.
+            if self._state == "closed" or requested <= 0:
+                return max(0, requested)
+            # By time, not by reports: a probe whose process was stopped never reports.
             if self._until_probe() > 0:
                 return 0
             self._state = "half_open"
-            self._asked_at = self._clock()
-            return min(wanted, self._policy.probe_items)
+            self._probed_at = self._clock()
+            return min(requested, self._policy.probe_items)
 
     def succeeded(self, items: int = 1) -> None:
-        """Reports attempts that the provider answered."""
+        """Report attempts that the provider served."""
         with self._lock:
             if self._state == "half_open":
                 self._close()
@@ -76,7 +76,7 @@ class Breaker:
                 self._counts.add(self._clock(), answered=items, failed=0)
 
     def failed(self, problem: ProviderError, items: int = 1) -> None:
-        """Reports one failed call and the items in it; refused input counts as answered: the provider is well."""
+        """Report one failed call and its items; rejected input counts as success, since the provider works."""
         if isinstance(problem, InputRefused):
             self.succeeded(items)
             return
@@ -86,19 +86,19 @@ class Breaker:
             elif self._state == "closed":
                 self._downs = self._downs + 1 if isinstance(problem, ProviderDown) else 0
                 self._counts.add(self._clock(), answered=0, failed=items)
-                if self._downs >= self._policy.downs_in_a_row or self._fails_too_often():
+                if self._downs >= self._policy.consecutive_downs or self._failure_rate_exceeded():
                     self._open()
 
-    def _fails_too_often(self) -> bool:
+    def _failure_rate_exceeded(self) -> bool:
         attempts, failed = self._counts.totals(self._clock())
         return attempts >= self._policy.min_attempts and failed > self._policy.failure_rate * attempts
 
     def _until_probe(self) -> float:
-        return max(0.0, self._asked_at + self._policy.probe_seconds - self._clock())
+        return max(0.0, self._probed_at + self._policy.probe_seconds - self._clock())
 
     def _open(self) -> None:
         self._state = "open"
-        self._asked_at = self._clock()
+        self._probed_at = self._clock()
 
     def _close(self) -> None:
         self._state = "closed"
@@ -107,7 +107,7 @@ class Breaker:
 
 
 class _RollingCounts:
-    """Attempts of the last while, in slices, so that memory does not grow with traffic."""
+    """Attempts of the last window, counted in slices so that memory does not grow with traffic."""
 
     SLICES = 60
 
@@ -118,7 +118,7 @@ class _RollingCounts:
         self._failed = 0
 
     def add(self, now: float, *, answered: int, failed: int) -> None:
-        self._forget(now)
+        self._drop_old(now)
         number = int(now // self._slice_seconds)
         if self._slices and self._slices[-1][0] == number:
             _, before, before_failed = self._slices.pop()
@@ -129,11 +129,11 @@ class _RollingCounts:
         self._failed += failed
 
     def totals(self, now: float) -> tuple[int, int]:
-        """Attempts, and how many of them failed."""
-        self._forget(now)
+        """Return the attempts and how many of them failed."""
+        self._drop_old(now)
         return self._answered + self._failed, self._failed
 
-    def _forget(self, now: float) -> None:
+    def _drop_old(self, now: float) -> None:
         oldest = int(now // self._slice_seconds) - self.SLICES
         while self._slices and self._slices[0][0] <= oldest:
             _, answered, failed = self._slices.popleft()

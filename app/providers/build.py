@@ -1,4 +1,4 @@
-"""From the name of a model, such as `ollama/nomic-embed-text`, to the provider that serves it."""
+"""Builds the provider of a model from its name, such as `ollama/nomic-embed-text`."""
 
 import re
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ _SPEC = re.compile(r"(?P<provider>[a-z]+)(/(?P<model>[^\s@]+))?(@(?P<dimensions>
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderSettings:
-    """Where providers are, and the keys to them."""
+    """Addresses and API keys of providers."""
 
     ollama_url: str = "http://127.0.0.1:11434"
     openai_base_url: str = "https://api.openai.com/v1"
@@ -41,7 +41,7 @@ class ProviderSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A provider, a model of it and, for embeddings, the length of its vectors when it was given."""
+    """A provider, its model and, for embeddings, optionally the number of dimensions."""
 
     provider: Provider
     model: str | None = None
@@ -53,14 +53,14 @@ class ModelSpec:
 
 
 def parse_model(raw: str) -> ModelSpec:
-    """Reads `provider`, `provider/model` or `provider/model@dimensions`; what is wrong is a ValueError that says how.
+    """Parse `provider`, `provider/model` or `provider/model@dimensions`, or raise ValueError.
 
-    A model's own name may hold slashes and colons: `ollama/nomic-embed-text:v1.5`, `openai/BAAI/bge-m3@1024`.
+    The name of a model may contain slashes and colons: `ollama/nomic-embed-text:v1.5`, `openai/BAAI/bge-m3@1024`.
     """
     found = _SPEC.fullmatch(raw.strip())
     if found is None or found["provider"] not in PROVIDERS:
         raise ValueError(
-            f"expected one of {', '.join(PROVIDERS)}, with a model where you want another than the usual one, "
+            f"expected one of {', '.join(PROVIDERS)}, optionally with a model, "
             "such as ollama/nomic-embed-text or openai/text-embedding-3-small@512"
         )
     provider = cast("Provider", found["provider"])
@@ -73,7 +73,7 @@ def parse_model(raw: str) -> ModelSpec:
 
 
 def build_embedder(spec: ModelSpec, settings: ProviderSettings) -> Embedder | None:
-    """The embedder of a spec, not yet connected or loaded; None for `none`: recall then has no vector channel."""
+    """Return the embedder of a spec, not yet connected or loaded; None for `none`, which disables vectors."""
     if spec.provider == "none":
         return None
     model = spec.model or DEFAULT_EMBEDDING_MODELS[spec.provider]
@@ -88,37 +88,37 @@ def build_embedder(spec: ModelSpec, settings: ProviderSettings) -> Embedder | No
 
 
 def build_completer(spec: ModelSpec, settings: ProviderSettings) -> Completer | None:
-    """The completer of a spec; None for `none`."""
+    """Return the completer of a spec; None for `none`."""
     if spec.provider == "none":
         return None
     if spec.provider == "openai" and spec.model:
-        return OpenAICompleter(_client(spec.provider, settings, writing=True), model=spec.model)
+        return OpenAICompleter(_client(spec.provider, settings, completing=True), model=spec.model)
     if spec.provider == "ollama" and spec.model:
-        return OllamaCompleter(_client(spec.provider, settings, writing=True), model=spec.model)
-    raise ProviderMisconfigured(f"{spec} cannot write texts; name a model, as in openai/... or ollama/... .")
+        return OllamaCompleter(_client(spec.provider, settings, completing=True), model=spec.model)
+    raise ProviderMisconfigured(f"{spec} cannot complete texts; give a model, such as openai/... or ollama/... .")
 
 
 def build_reranker(spec: ModelSpec, settings: ProviderSettings) -> Reranker | None:
-    """The reranker of a spec; None for `none`."""
+    """Return the reranker of a spec; None for `none`."""
     if spec.provider == "none":
         return None
     if spec.provider in {"openai", "voyage"} and spec.model:
         return RemoteReranker(_client(spec.provider, settings), model=spec.model)
-    raise ProviderMisconfigured(f"{spec} cannot rerank; name a model, as in voyage/rerank-2-lite or openai/... .")
+    raise ProviderMisconfigured(f"{spec} cannot rerank; give a model, such as voyage/rerank-2-lite or openai/... .")
 
 
-def _client(provider: Provider, settings: ProviderSettings, *, writing: bool = False) -> JsonClient:
-    # Whoever has a text written tries again by themselves, later; and wants to know what a model's server said.
-    manner: dict[str, Any] = {"timeout_seconds": settings.timeout_seconds, "quoting": writing}
-    if writing:
-        manner["retries"] = 0
+def _client(provider: Provider, settings: ProviderSettings, *, completing: bool = False) -> JsonClient:
+    # Jobs that complete texts have retries of their own, and record the error message of the server.
+    options: dict[str, Any] = {"timeout_seconds": settings.timeout_seconds, "quote_errors": completing}
+    if completing:
+        options["retries"] = 0
     if provider == "ollama":
-        return JsonClient(provider, settings.ollama_url, **manner)
+        return JsonClient(provider, settings.ollama_url, **options)
     url, key = {
         "openai": (settings.openai_base_url, settings.openai_api_key),
         "voyage": (settings.voyage_base_url, settings.voyage_api_key),
     }[provider]
-    # Servers that follow OpenAI's API often run next door and want no key; the hosted ones never go without.
+    # Self-hosted servers with OpenAI's API often need no key; the hosted services always do.
     if not key and any(f"//{host}/" in url for host in HOSTED):
-        raise ProviderMisconfigured(f"{provider} needs an API key, and none is set.", details={"provider": provider})
-    return JsonClient(provider, url, api_key=key or None, **manner)
+        raise ProviderMisconfigured(f"{provider} needs an API key; set it.", details={"provider": provider})
+    return JsonClient(provider, url, api_key=key or None, **options)

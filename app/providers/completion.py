@@ -1,23 +1,23 @@
-"""Completers behind HTTP: anything that speaks OpenAI's chat completions, and ollama."""
+"""Completers over HTTP: servers with OpenAI's chat completions API, and Ollama."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from app.providers.base import AnswerUnusable, Completion, InputRefused, Message, Usage
+from app.providers.base import Completion, InputRefused, Message, UnusableResponse, Usage
 from app.providers.http import JsonClient
 
 OPENAI_HOST = "api.openai.com"
 AVAILABLE_SECONDS = 3.0
 
 
-class _Written(msgspec.Struct):
+class _Message(msgspec.Struct):
     content: str | None = None
 
 
 class _Choice(msgspec.Struct):
-    message: _Written
+    message: _Message
     finish_reason: str | None = None
 
 
@@ -26,7 +26,7 @@ class _Tokens(msgspec.Struct):
     completion_tokens: int = 0
 
 
-class _ChatAnswer(msgspec.Struct):
+class _ChatResponse(msgspec.Struct):
     choices: list[_Choice]
     usage: _Tokens | None = None
 
@@ -39,9 +39,8 @@ class OpenAICompleter:
     def __init__(self, http: JsonClient, *, model: str) -> None:
         self._http = http
         self.model = model
-        # OpenAI has renamed the parameter and refuses the old name for its newer models; the servers that follow
-        # its API know the old one.
-        self._knows_schemas = True
+        self._supports_schemas = True
+        # OpenAI renamed the parameter and rejects the old name for newer models; other servers expect the old one.
         self._limit = "max_completion_tokens" if OPENAI_HOST in http.base_url else "max_tokens"
 
     async def complete(
@@ -56,9 +55,9 @@ class OpenAICompleter:
         body: dict[str, Any] = {"model": self.model, "messages": messages, self._limit: max_tokens}
         if temperature is not None:
             body["temperature"] = temperature
-        answer = await self._ask(body, json_schema, timeout_seconds)
+        answer = await self._post(body, json_schema, timeout_seconds)
         if not answer.choices or answer.choices[0].message.content is None:
-            raise AnswerUnusable(f"{self.name}/{self.model} answered without a text.")
+            raise UnusableResponse(f"{self.name}/{self.model} responded without a text.")
         choice, tokens = answer.choices[0], answer.usage or _Tokens()
         return Completion(
             text=choice.message.content or "",
@@ -66,33 +65,36 @@ class OpenAICompleter:
             truncated=choice.finish_reason == "length",
         )
 
-    async def _ask(
+    async def _post(
         self, body: dict[str, Any], json_schema: Mapping[str, Any] | None, timeout_seconds: float | None
-    ) -> _ChatAnswer:
+    ) -> _ChatResponse:
         if json_schema is None:
-            return await self._http.post("/chat/completions", body, _ChatAnswer, timeout_seconds=timeout_seconds)
-        if self._knows_schemas:
+            return await self._chat(body, timeout_seconds)
+        if self._supports_schemas:
             named = {"name": "answer", "schema": json_schema}
-            asked = {**body, "response_format": {"type": "json_schema", "json_schema": named}}
+            request = {**body, "response_format": {"type": "json_schema", "json_schema": named}}
             try:
-                return await self._http.post("/chat/completions", asked, _ChatAnswer, timeout_seconds=timeout_seconds)
+                return await self._chat(request, timeout_seconds)
             except InputRefused:
-                # Some of those who speak the API know only JSON as such; one that refuses that too is asked no more.
-                asked["response_format"] = {"type": "json_object"}
-                answer = await self._http.post("/chat/completions", asked, _ChatAnswer, timeout_seconds=timeout_seconds)
-                self._knows_schemas = False
+                # Some servers support only JSON without a schema; if that is rejected too, the error is raised.
+                request["response_format"] = {"type": "json_object"}
+                answer = await self._chat(request, timeout_seconds)
+                self._supports_schemas = False
                 return answer
-        asked = {**body, "response_format": {"type": "json_object"}}
-        return await self._http.post("/chat/completions", asked, _ChatAnswer, timeout_seconds=timeout_seconds)
+        request = {**body, "response_format": {"type": "json_object"}}
+        return await self._chat(request, timeout_seconds)
+
+    async def _chat(self, body: dict[str, Any], timeout_seconds: float | None) -> _ChatResponse:
+        return await self._http.post("/chat/completions", body, _ChatResponse, timeout_seconds=timeout_seconds)
 
     async def available(self) -> bool:
-        return await self._http.answers("/models", seconds=AVAILABLE_SECONDS)
+        return await self._http.is_available("/models", seconds=AVAILABLE_SECONDS)
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
 
-class _OllamaAnswer(msgspec.Struct):
+class _GenerateResponse(msgspec.Struct):
     response: str | None = None
     done_reason: str | None = None
     prompt_eval_count: int = 0
@@ -120,25 +122,25 @@ class OllamaCompleter:
         options: dict[str, Any] = {"num_predict": max_tokens}
         if temperature is not None:
             options["temperature"] = temperature
-        said = {
+        texts = {
             role: [turn.content for turn in messages if (turn.role == "system") == (role == "system")]
             for role in ("system", "prompt")
         }
         body: dict[str, Any] = {
             "model": self.model,
-            "prompt": "\n\n".join(said["prompt"]),
+            "prompt": "\n\n".join(texts["prompt"]),
             "stream": False,
-            # What it thinks would be paid for, and might leave no room for the answer.
+            # Thinking costs tokens, and may leave none for the response.
             "think": False,
             "options": options,
         }
-        if said["system"]:
-            body["system"] = "\n\n".join(said["system"])
+        if texts["system"]:
+            body["system"] = "\n\n".join(texts["system"])
         if json_schema is not None:
             body["format"] = json_schema
-        answer = await self._http.post("/api/generate", body, _OllamaAnswer, timeout_seconds=timeout_seconds)
+        answer = await self._http.post("/api/generate", body, _GenerateResponse, timeout_seconds=timeout_seconds)
         if answer.response is None:
-            raise AnswerUnusable(f"{self.name}/{self.model} answered without a text.")
+            raise UnusableResponse(f"{self.name}/{self.model} responded without a text.")
         return Completion(
             text=answer.response,
             usage=Usage(input_tokens=answer.prompt_eval_count, output_tokens=answer.eval_count),
@@ -146,7 +148,7 @@ class OllamaCompleter:
         )
 
     async def available(self) -> bool:
-        return await self._http.answers("/api/tags", seconds=AVAILABLE_SECONDS)
+        return await self._http.is_available("/api/tags", seconds=AVAILABLE_SECONDS)
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -1,4 +1,4 @@
-"""Providers for tests, given by injection: deterministic, without network or model, and able to fail on demand."""
+"""Deterministic providers for tests, without network or model, that fail on demand."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from app.providers.vectors import check_dimensions, unit_rows
 
 
 class FakeEmbedder:
-    """Hashes words into dimensions, so that texts which share words are near; set `problem` to make it fail."""
+    """Hashes words into dimensions, so that texts that share words are similar; set `problem` to make it fail."""
 
     name = "fake"
 
@@ -49,7 +49,7 @@ class FakeEmbedder:
 
 
 class FakeCompleter:
-    """Answers what `answer` makes of the messages; set `problem` to make it fail."""
+    """Completes with `answer`, a text or a function of the messages; set `problem` to make it fail."""
 
     name = "fake"
 
@@ -89,7 +89,7 @@ class FakeCompleter:
 
 
 class FakeReranker:
-    """Scores by the share of the query's words that a text holds; set `problem` to make it fail."""
+    """Scores by the share of the query's words that a text contains; set `problem` to make it fail."""
 
     name = "fake"
 
@@ -101,8 +101,8 @@ class FakeReranker:
     async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
         if self.problem is not None:
             raise self.problem
-        wanted = set(_words(query))
-        return [len(wanted & set(_words(text))) / max(1, len(wanted)) for text in texts]
+        words = set(_words(query))
+        return [len(words & set(_words(text))) / max(1, len(words)) for text in texts]
 
     async def aclose(self) -> None:
         self.closed = True

@@ -1,4 +1,4 @@
-"""Embedders behind HTTP: ollama, anything that speaks OpenAI's API, and Voyage."""
+"""Embedders over HTTP: Ollama, servers with OpenAI's API, and Voyage."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,11 +6,11 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from app.providers.base import AnswerUnusable, Matrix
+from app.providers.base import Matrix, UnusableResponse
 from app.providers.http import JsonClient
-from app.providers.vectors import check_dimensions, matrix_from_answer
+from app.providers.vectors import check_dimensions, checked_matrix
 
-# How long the vectors of well-known models are, unless they are asked to be shorter.
+# Dimensions of well-known models, unless they are asked to shorten their vectors.
 NATIVE_DIMENSIONS = {
     "nomic-embed-text": 768,
     "mxbai-embed-large": 1024,
@@ -25,40 +25,40 @@ NATIVE_DIMENSIONS = {
     "voyage-3.5": 1024,
     "voyage-3.5-lite": 1024,
 }
-# What a model wants to read before a query and before a document; without it these two lose much of their quality.
+# The prefixes that a model expects before queries and documents; without them quality suffers.
 PREFIXES = {
     "nomic-embed-text": ("search_query: ", "search_document: "),
     "mxbai-embed-large": ("Represent this sentence for searching relevant passages: ", ""),
 }
-# Some providers refuse a whole batch for one empty text.
-IN_PLACE_OF_NOTHING = "."
+# Some providers reject a whole batch for one empty text.
+EMPTY_TEXT_PLACEHOLDER = "."
 
 
-class _Style(Protocol):
-    """How one kind of provider is asked, and how its answer is read."""
+class _Api(Protocol):
+    """The embedding API of one kind of provider."""
 
     name: str
     max_batch: int
 
-    async def ask(
+    async def embed(
         self, http: JsonClient, *, model: str, texts: list[str], query: bool, shorten_to: int | None
     ) -> list[list[float]]: ...
 
 
 class RemoteEmbedder:
-    """An embedding model behind HTTP, asked in the style of its provider."""
+    """An embedding model behind the API of its provider."""
 
-    def __init__(self, http: JsonClient, style: _Style, *, model: str, dimensions: int | None = None) -> None:
+    def __init__(self, http: JsonClient, api: _Api, *, model: str, dimensions: int | None = None) -> None:
         self._http = http
-        self._style = style
-        self.name = style.name
+        self._api = api
+        self.name = api.name
         self.model = model
-        self.max_batch = style.max_batch
+        self.max_batch = api.max_batch
         family = model.partition(":")[0]
         native = NATIVE_DIMENSIONS.get(family)
         self.dimensions = dimensions or native
-        # A model we know is asked to shorten its vectors; with others the number is only checked, because many
-        # servers refuse the mere mention of it.
+        # A known model is asked to shorten its vectors; for others the number is only checked, because many servers
+        # reject the parameter.
         self._shorten_to = dimensions if native is not None and dimensions != native else None
         self._prefixes = next((pair for name, pair in PREFIXES.items() if family.startswith(name)), ("", ""))
         if self.dimensions is not None:
@@ -83,33 +83,33 @@ class RemoteEmbedder:
 
     async def _embed_batch(self, texts: Sequence[str], *, query: bool) -> Matrix:
         prefix = self._prefixes[0 if query else 1]
-        sent = [prefix + (text if text.strip() else IN_PLACE_OF_NOTHING) for text in texts]
-        vectors = await self._style.ask(
+        sent = [prefix + (text if text.strip() else EMPTY_TEXT_PLACEHOLDER) for text in texts]
+        vectors = await self._api.embed(
             self._http, model=self.model, texts=sent, query=query, shorten_to=self._shorten_to
         )
-        matrix = matrix_from_answer(vectors, count=len(texts), dimensions=self.dimensions, who=self._who)
-        # What the first answer shows holds from then on: vectors of two lengths cannot be compared.
+        matrix = checked_matrix(vectors, count=len(texts), dimensions=self.dimensions, who=self._who)
+        # Fixed by the first response: vectors of different lengths cannot be compared.
         self.dimensions = matrix.shape[1]
         return matrix
 
 
-class _OllamaAnswer(msgspec.Struct):
+class _EmbedResponse(msgspec.Struct):
     embeddings: list[list[float]]
 
 
 class Ollama:
-    """POST /api/embed; vectors come back in the order of the texts."""
+    """POST /api/embed, which returns vectors in the order of the texts."""
 
     name = "ollama"
     max_batch = 32
 
-    async def ask(
+    async def embed(
         self, http: JsonClient, *, model: str, texts: list[str], query: bool, shorten_to: int | None
     ) -> list[list[float]]:
         body: dict[str, Any] = {"model": model, "input": texts}
         if shorten_to is not None:
             body["dimensions"] = shorten_to
-        return (await http.post("/api/embed", body, _OllamaAnswer, waited_for=query)).embeddings
+        return (await http.post("/api/embed", body, _EmbedResponse, interactive=query)).embeddings
 
 
 class _Item(msgspec.Struct):
@@ -117,42 +117,42 @@ class _Item(msgspec.Struct):
     embedding: list[float]
 
 
-class _ListAnswer(msgspec.Struct):
+class _ListResponse(msgspec.Struct):
     data: list[_Item]
 
 
 class OpenAI:
-    """POST /embeddings, as OpenAI and the many servers that follow it; vectors come back with their index."""
+    """POST /embeddings of OpenAI and compatible servers, which return vectors with their index."""
 
     name = "openai"
     max_batch = 128
 
-    async def ask(
+    async def embed(
         self, http: JsonClient, *, model: str, texts: list[str], query: bool, shorten_to: int | None
     ) -> list[list[float]]:
         body: dict[str, Any] = {"model": model, "input": texts, "encoding_format": "float"}
         if shorten_to is not None:
             body["dimensions"] = shorten_to
-        return _in_order(await http.post("/embeddings", body, _ListAnswer, waited_for=query), len(texts), self.name)
+        return _in_order(await http.post("/embeddings", body, _ListResponse, interactive=query), len(texts), self.name)
 
 
 class Voyage:
-    """POST /embeddings with Voyage's own words for query and document."""
+    """POST /embeddings of Voyage, which distinguishes queries from documents."""
 
     name = "voyage"
     max_batch = 128
 
-    async def ask(
+    async def embed(
         self, http: JsonClient, *, model: str, texts: list[str], query: bool, shorten_to: int | None
     ) -> list[list[float]]:
         body: dict[str, Any] = {"model": model, "input": texts, "input_type": "query" if query else "document"}
         if shorten_to is not None:
             body["output_dimension"] = shorten_to
-        return _in_order(await http.post("/embeddings", body, _ListAnswer, waited_for=query), len(texts), self.name)
+        return _in_order(await http.post("/embeddings", body, _ListResponse, interactive=query), len(texts), self.name)
 
 
-def _in_order(answer: _ListAnswer, count: int, who: str) -> list[list[float]]:
-    found = {item.index: item.embedding for item in answer.data}
-    if len(answer.data) != count or found.keys() != set(range(count)):
-        raise AnswerUnusable(f"{who} answered {len(answer.data)} vectors for {count} texts, or numbered them wrongly.")
+def _in_order(response: _ListResponse, count: int, who: str) -> list[list[float]]:
+    found = {item.index: item.embedding for item in response.data}
+    if len(response.data) != count or found.keys() != set(range(count)):
+        raise UnusableResponse(f"{who} returned {len(response.data)} vectors for {count} texts, or wrong indexes.")
     return [found[index] for index in range(count)]

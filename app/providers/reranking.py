@@ -1,11 +1,11 @@
-"""Rerankers behind HTTP: Voyage, and the many that answer as Cohere does (Jina, vLLM, llama.cpp)."""
+"""Rerankers over HTTP: Voyage, and servers with Cohere's API (Jina, vLLM, llama.cpp)."""
 
 import math
 from collections.abc import Sequence
 
 import msgspec
 
-from app.providers.base import AnswerUnusable
+from app.providers.base import UnusableResponse
 from app.providers.http import JsonClient
 
 MAX_BATCH = 1000
@@ -16,15 +16,15 @@ class _Scored(msgspec.Struct):
     relevance_score: float
 
 
-class _Answer(msgspec.Struct):
-    """Voyage says data, Cohere says results."""
+class _RerankResponse(msgspec.Struct):
+    """The scores, which Voyage calls data and Cohere results."""
 
     data: list[_Scored] = []
     results: list[_Scored] = []
 
 
 class RemoteReranker:
-    """POST /rerank; each text is scored for itself, so batches may be split."""
+    """POST /rerank; each text is scored independently, so batches may be split."""
 
     def __init__(self, http: JsonClient, *, model: str) -> None:
         self._http = http
@@ -42,11 +42,11 @@ class RemoteReranker:
 
     async def _rerank_batch(self, query: str, texts: Sequence[str]) -> list[float]:
         body = {"model": self.model, "query": query, "documents": list(texts)}
-        answer = await self._http.post("/rerank", body, _Answer)
-        scored = answer.data or answer.results
+        response = await self._http.post("/rerank", body, _RerankResponse)
+        scored = response.data or response.results
         found = {item.index: item.relevance_score for item in scored}
         if len(scored) != len(texts) or found.keys() != set(range(len(texts))):
-            raise AnswerUnusable(f"{self.name}/{self.model} answered {len(scored)} scores for {len(texts)} texts.")
+            raise UnusableResponse(f"{self.name}/{self.model} returned {len(scored)} scores for {len(texts)} texts.")
         if not all(math.isfinite(score) for score in found.values()):
-            raise AnswerUnusable(f"{self.name}/{self.model} answered a score that is not finite.")
+            raise UnusableResponse(f"{self.name}/{self.model} returned a score that is not finite.")
         return [found[index] for index in range(len(texts))]

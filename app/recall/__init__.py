@@ -1,4 +1,4 @@
-"""Recall: the graph of facts between entities, laid out for walking."""
+"""Recall: facts and notes that fit a query, ranked, packed into a token budget, with a trace of what was returned."""
 
 from app.domains import Domain
 
@@ -6,5 +6,5 @@ domain = Domain(
     routers=("app.recall.routes",),
     tables=("app.recall.tables",),
     jobs=("app.recall.tasks",),
-    dependencies=("app.recall.provision",),
+    dependencies=("app.recall.dependencies",),
 )

@@ -1,4 +1,4 @@
-"""How often facts are recalled, counted beside the read path and written now and then."""
+"""Access counts: how often facts are recalled, counted in memory and written in batches."""
 
 import asyncio
 from collections import Counter
@@ -15,33 +15,33 @@ from app.recall import queries
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 FLUSH_SECONDS = 20.0
-# What is not written by then is left out: a count is no fact.
-MOST_WAITING = 100_000
+# Bounds memory while the database is away; counts beyond it are dropped, since they only refine the ranking.
+MAX_PENDING = 100_000
 
 
 class AccessCounts:
-    """Counts of this process, by tenant and project, until they are written."""
+    """The counts of this process that are not written yet, by tenant and project."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._counts: dict[tuple[str, str], Counter[str]] = {}
-        self._waiting = 0
+        self._pending = 0
 
-    def note(self, tenant_id: str, project_id: str, facts: list[str]) -> None:
-        """Counts what was just returned."""
-        if self._waiting + len(facts) <= MOST_WAITING:
+    def add(self, tenant_id: str, project_id: str, facts: list[str]) -> None:
+        """Count facts that were just returned."""
+        if self._pending + len(facts) <= MAX_PENDING:
             self._counts.setdefault((tenant_id, project_id), Counter()).update(facts)
-            self._waiting += len(facts)
+            self._pending += len(facts)
 
     async def run(self) -> None:
-        """Writes within half a minute, as long as the process lives."""
+        """Write the counts every FLUSH_SECONDS until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
-        """Writes what was counted; what cannot be written now is kept for the next time."""
-        counts, self._counts, self._waiting = self._counts, {}, 0
+        """Write the counts; keep those that cannot be written for the next time."""
+        counts, self._counts, self._pending = self._counts, {}, 0
         now = datetime.now(UTC)
         for (tenant, project), counted in counts.items():
             facts = sorted(counted)
@@ -51,4 +51,4 @@ class AccessCounts:
             except (psycopg.Error, Unavailable) as problem:
                 log.warning("accesses_not_counted", error=type(problem).__name__)
                 self._counts.setdefault((tenant, project), Counter()).update(counted)
-                self._waiting += sum(counted.values())
+                self._pending += sum(counted.values())

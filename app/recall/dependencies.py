@@ -1,71 +1,37 @@
-"""What recall works with: vectors of queries, counts of accesses, cards."""
-
-from collections.abc import Iterable
-from typing import Any, Protocol
+"""What the handlers of recall are given."""
 
 import msgspec
 
-from app.access import Principal, require_project
-from app.cards.schemas import CardRead
-from app.providers.base import Reranker
+from app.embeddings.embedders import Embedders
+from app.erasure.dependencies import hold_denied
 from app.recall.access_counts import AccessCounts
-from app.recall.schemas import EmbeddingRead
+from app.recall.query_vectors import ModelVectors, QueryVectors
+from app.recall.rerank import Rerankers, RerankersByName
+from app.web.dependencies import Provided, ServiceContext
 
 
-class QueryVector(msgspec.Struct, frozen=True, kw_only=True):
-    """A query as a vector, and what made it."""
-
-    model_id: int
-    model: EmbeddingRead
-    vector: list[float]
-
-    @property
-    def text(self) -> str:
-        """As PostgreSQL reads it."""
-        return "[" + ",".join(f"{number:.8g}" for number in self.vector) + "]"
-
-
-class QueryVectors(Protocol):
-    """Makes vectors of queries; None while that cannot be done."""
-
-    async def embed(self, tenant_id: str, query: str) -> QueryVector | None: ...
-
-    async def expected(self) -> bool:
-        """Whether it is out of order that there is none."""
-        ...
-
-
-class RerankersByName(Protocol):
-    """Knows the rerankers that projects name."""
-
-    def of(self, name: str) -> Reranker | None: ...
-
-
-class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """What recall works with."""
+class RecallDependencies(msgspec.Struct, frozen=True, kw_only=True):
+    """What recall needs beside the database."""
 
     vectors: QueryVectors
-    accesses: AccessCounts
-    denied: frozenset[str]
+    access_counts: AccessCounts
+    hold_denied: frozenset[str]
     rerankers: RerankersByName
 
 
-class Cards(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cards contribute to an answer."""
-
-    card: CardRead | None = None
-    stale: bool = False
-    timed_out: bool = False
-    divergent: frozenset[str] = frozenset()
-    judged: bool = False
-    """Whether the trust in sources counted."""
-
-
-def place(who: Principal) -> dict[str, Any]:
-    """Where a statement looks."""
-    return {"tenant": who.tenant_id, "project": require_project(who)}
-
-
-def listed(ids: Iterable[str]) -> str:
-    """Ids as PostgreSQL reads an array of them: the driver asks of every item whether it needs quotes, ids never do."""
-    return f"{{{','.join(ids)}}}"
+def provide(context: ServiceContext) -> Provided:
+    """Provide the embedder of queries, the access counts and the rerankers."""
+    vectors = ModelVectors(context.db, Embedders(context.settings))
+    access_counts = AccessCounts(context.db)
+    rerankers = Rerankers(context.settings)
+    dependencies = RecallDependencies(
+        vectors=vectors,
+        access_counts=access_counts,
+        hold_denied=hold_denied(context.settings),
+        rerankers=rerankers,
+    )
+    return Provided(
+        values={"recall_dependencies": dependencies},
+        background=(access_counts.run,),
+        close=(access_counts.flush, vectors.aclose, rerankers.aclose),
+    )

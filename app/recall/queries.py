@@ -1,44 +1,15 @@
-"""All SQL of recall itself; cards, the graph and embedding have their own."""
+"""SQL of recall; that of the channels is in app.retrieval.queries."""
 
-_PLACE = "%(tenant)s, %(project)s, %(terms)s::text[], %(model)s::smallint, %(dimensions)s::int, %(vector)s"
-
-# The query's terms and the units of a kind that are best by them; what the project decides; and what time it is.
-RECALL_WORDS = """
+# The terms of a query, the best units of one kind by them, the project's settings and the time.
+LOOK_UP_TERMS = """
     SELECT recall_words(p.tenant_id, p.project_id, %(kind)s, %(query)s, %(limit)s, %(valid_at)s::timestamptz,
                         %(as_of)s::timestamptz, %(scope)s, %(min_confidence)s, %(min_trust)s,
                         %(contradicted)s) AS found,
-           coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS judged,
-           p.settings -> 'pipeline' AS pipeline, clock_timestamp() AS told_at
+           coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS use_trust,
+           p.settings -> 'pipeline' AS pipeline, clock_timestamp() AS server_time
     FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
-# What ranking needs of the notes a query finds.
-RECALL_NOTES = (
-    f"SELECT recall_notes({_PLACE}, %(near)s, %(reach)s, %(as_of)s::timestamptz, %(scope)s, "
-    "%(wanted)s::uuid[]) AS found"
-)
-# The same of notes that share rare names with the best.
-RECALL_LINKED = (
-    f"SELECT recall_linked({_PLACE}, %(sources)s::uuid[], %(total)s::bigint, %(average)s::double precision, %(reach)s, "
-    "%(as_of)s::timestamptz, %(scope)s, %(seen)s::uuid[], %(links)s) AS found"
-)
-# The facts and the cards nearest to a query.
-NEAR_FACTS = """
-    SELECT ARRAY(SELECT n.owner_id::text FROM near_units(
-               %(tenant)s, %(project)s, 'fact', %(model)s::smallint, %(dimensions)s::int, %(vector)s, %(near)s,
-               %(scope)s, %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(relations)s::uuid[],
-               %(min_confidence)s::double precision, %(min_trust)s::double precision, %(contradicted)s) n) AS facts,
-           ARRAY(SELECT n.owner_id::text FROM near_units(
-               %(tenant)s, %(project)s, 'card', %(model)s::smallint, %(dimensions)s::int, %(vector)s, %(cards)s,
-               %(scope)s) n) AS cards"""
-# What ranking needs of the facts a query finds.
-RECALL_FACTS = """
-    SELECT recall_facts(
-        %(tenant)s, %(project)s, %(terms)s::text[], %(idf)s::double precision[], %(average)s::double precision,
-        %(model)s::smallint, %(vector)s, %(lexical)s::uuid[], %(near)s::uuid[], %(cards)s::uuid[], %(walked)s,
-        %(valid_at)s::timestamptz, %(as_of)s::timestamptz, %(scope)s, %(entity)s::uuid, %(relations)s::uuid[],
-        %(min_confidence)s::double precision, %(min_trust)s::double precision, %(depth)s::int,
-        %(notes)s::uuid[], %(contradicted)s) AS found"""
-# Notes about an entity: of the newest 5,000 those with the most telling of the query's terms, and then the newest.
-MENTIONING = """
+# Notes about an entity: of the newest 5,000 the best by the query's terms, then the newest.
+NOTES_ABOUT = """
     SELECT n.note_id FROM notes_about(
         %(tenant)s, %(project)s, %(entity)s::uuid, %(scope)s, %(as_of)s::timestamptz, 5000) a(note_id)
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = a.note_id
@@ -49,7 +20,7 @@ MENTIONING = """
                        THEN note_terms_then(n.tenant_id, n.project_id, n.note_id, %(as_of)s::timestamptz)
                        ELSE n.terms END))) DESC, n.note_id DESC
     LIMIT 200"""
-# Notes by their ids, each with what it said at a time (NULL: what it says).
+# Notes by id, as they were at a time (NULL: now).
 NOTES = """
     SELECT n.note_id, coalesce(t.before ->> 'type', n.type) AS type,
            CASE WHEN t.before ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(t.before -> 'tags'))
@@ -60,35 +31,31 @@ NOTES = """
            n.thread_id, n.position, n.created_at, coalesce(t.content, n.content) AS content
     FROM unnest(%(ids)s::uuid[]) i(id)
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
-    LEFT JOIN LATERAL note_then(%(tenant)s, n.note_id, %(as_of)s::timestamptz) t
+    LEFT JOIN LATERAL note_as_of(%(tenant)s, n.note_id, %(as_of)s::timestamptz) t
         ON n.updated_at > %(as_of)s::timestamptz
     WHERE n.suppression = 0 AND t.gone IS NOT TRUE AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
       AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
-# Notes about the entities that words name, within a time.
+# Notes about the entities that these words name, within a time limit.
 BOOST_NOTES = """
     SELECT * FROM boost_notes(%(tenant)s, %(project)s, %(words)s::text[], %(scope)s,
                               make_interval(secs => %(milliseconds)s / 1000.0))"""
+# Limit the statements of this transaction.
 STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', %(milliseconds)s::text, true)"
-# The vectors of units, as far as they have any, one behind the other: told apart by half as many bits as they have.
-VECTORS = """
-    SELECT array_agg(e.owner_id::text ORDER BY e.owner_id) AS ids,
-           string_agg(halfvec_send(e.vector::halfvec), '' ORDER BY e.owner_id) AS vectors
-    FROM embeddings e
-    WHERE e.tenant_id = %(tenant)s AND e.model_id = %(model)s AND e.view = 'self'
-      AND e.owner_kind IN ('note', 'fact') AND e.owner_id = ANY (%(ids)s::uuid[])"""
-# The facts that a hash means.
-BY_HASH = """
+# Facts by their hashes.
+FACTS_BY_HASH = """
     SELECT f.fact_id, encode(f.fact_hash, 'hex') AS hash FROM graph_facts f
     WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s
       AND f.fact_hash = ANY (ARRAY(SELECT decode(h, 'hex') FROM unnest(%(hashes)s::text[]) h))
     ORDER BY f.created_at, f.fact_id"""
-# Keeps a trace: scope and line in one round trip.
+# Set the scope and store a trace, in one round trip.
 RECORD_TRACE = "SELECT record_trace(%s, %s, %s, %s::uuid[], %s, %s::uuid, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s, %s)"
+# One trace.
 TRACE = """
     SELECT t.trace_id, t.agent_id, t.key_id, t.request, t.context, t.results, t.valid_at, t.as_of, t.created_at
     FROM recall_traces t WHERE t.tenant_id = %(tenant)s AND t.trace_id = %(trace)s::uuid"""
+# Add to the access counts of facts.
 COUNT_ACCESSES = "SELECT count_accesses(%(facts)s::uuid[], %(counts)s::int[], %(at)s::timestamptz)"
-# Traces that have outlived their use, some at a time.
+# Delete a batch of old traces.
 CLEAR_TRACES = "SELECT clear_traces(%(days)s, %(limit)s) AS cleared"
-# Reads the words of some notes or facts anew.
+# Index the terms of a batch of notes, facts or objects again.
 REINDEX_TERMS = "SELECT reindex_terms(%(kind)s, %(after)s::uuid, %(limit)s) AS last"

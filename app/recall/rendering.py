@@ -1,4 +1,4 @@
-"""Results as text: what a value says, and what a prompt can take as it is."""
+"""Results as text for a prompt."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ NOTHING = "null"
 
 
 def value_text(fact: FactRead) -> str:
-    """What a fact says of its subject, in words."""
+    """Return the object of a fact as text."""
     if fact.object.entity is not UNSET:
         return last_segment(fact.object.entity.canonical)
     value = fact.object.value
@@ -24,28 +24,28 @@ def value_text(fact: FactRead) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, msgspec.Raw):
-        # A number as it was given.
+        # Without an exponent, with the digits as they were given.
         return format(Decimal(bytes(value).decode()), "f")
     return last_segment(str(value)) if fact.object.type == "ref" else str(value)
 
 
 def day(moment: datetime) -> str:
-    """A day as people write it."""
+    """Return the day in UTC, such as 8 May 2023."""
     there = moment.astimezone(UTC)
     return f"{there.day} {there:%B} {there.year}"
 
 
 def render(results: Sequence[RecalledFact | RecalledNote], card: str | None) -> str:
-    """What was recalled, a line each; white space is collapsed, so that a result cannot pass for two."""
+    """Return results as lines, one each; white space is collapsed so that a result cannot look like two."""
     lines: list[str] = [] if card is None else [card.strip(), ""]
     for result in results:
         if isinstance(result, RecalledNote):
-            said = f"{result.author or 'note'} ({day(result.occurred_at)}): {result.content}"
+            line = f"{result.author or 'note'} ({day(result.occurred_at)}): {result.content}"
         else:
             doubt = ", contradicted" if result.contradicted else ""
-            said = (
+            line = (
                 f"{last_segment(result.entity)} {result.relation} {value_text(result)} "
                 f"(confidence {result.confidence:.2f}, since {day(result.valid_from)}{doubt})"
             )
-        lines.append("- " + " ".join(said.split()))
+        lines.append("- " + " ".join(line.split()))
     return "\n".join(lines)

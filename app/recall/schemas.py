@@ -1,4 +1,4 @@
-"""Recall on the wire: what is asked, what is given back, and what is kept of it."""
+"""Requests, responses and traces of recall."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -20,7 +20,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 MAX_QUERY = 10_000
 MAX_BUDGET = 200_000
 MAX_DEPTH = 2
-# Bounds that the reference tells and `asking` checks, since an error there has a code of its own.
+# Bounds in the reference only: request.py checks them, since their errors have codes of their own.
 BUDGET_BOUNDS: dict[str, Any] = {"minimum": 1, "maximum": MAX_BUDGET}
 DEPTH_BOUNDS: dict[str, Any] = {"minimum": 0, "maximum": MAX_DEPTH}
 ENTITY_BOUNDS: dict[str, Any] = {"maxLength": MAX_NAME}

@@ -1,212 +1,165 @@
-"""The use case of recall: ask the channels, and make one order of what they find."""
+"""The use case of recall: query the channels and rank what they find."""
 
 import asyncio
 from datetime import UTC, datetime
-from uuid import UUID
+from functools import partial
 
-from app.access import Principal
-from app.cards import service as cards
+from app.access import Principal, require_project
 from app.db.database import Database
+from app.facts.as_of import look_back
 from app.facts.entities import service as entities
 from app.facts.predicates import service as predicates
-from app.read_context import reader
 from app.recall import queries
-from app.recall import request as asking
-from app.recall.candidates import (
-    HOP_SOURCES,
-    Decided,
-    FactCandidates,
-    NearFacts,
-    Sought,
-    Words,
-    few,
-    find_facts,
-    find_linked,
-    find_near_facts,
-    find_notes,
-    find_words,
-)
-from app.recall.dependencies import Cards, Means, QueryVector, place
-from app.recall.request import Asked
+from app.recall.dependencies import RecallDependencies
+from app.recall.memory_card import CardResult, find_card
+from app.recall.query_vectors import QueryVector
+from app.recall.request import CheckedRequest, check
 from app.recall.rerank import boost
-from app.recall.response import answer, pool_size
+from app.recall.response import Ranked, build_response, pool_size
 from app.recall.schemas import RecallAsk, RecallRead
-from app.recall.scoring import Scored, Scorer
+from app.recall.terms import ProjectRecallSettings, look_up_terms
+from app.retrieval.candidates import CandidateSet, FactCandidates, RankingContext
+from app.retrieval.channels import CandidateQuery, Channels, NearestFacts
+from app.retrieval.lexical import WeightedTerms
+from app.retrieval.ranking import Ranker, ScoredCandidate
 
-SEEDING_NOTES = 10
-# Facts are short and have no neighbours.
-FACTS_BY_WORDS = 2
-
-
-async def recall(db: Database, who: Principal, *, ask: RecallAsk, means: Means) -> RecallRead:
-    """What is known that fits a query, the most fitting first, as much as fits into the budget."""
-    asked = asking.check(who, ask)
-    who = reader(who, asked.as_of)
-    # Words are looked up while the vector is made.
-    vector, (words, decided) = await asyncio.gather(_embed(who, asked, means), _words(db, who, asked))
-    sought = await _sought(db, who, asked, vector)
-    if sought is None:
-        return await answer(db, who, asked, means, vector, decided, ranked=[], shown=Cards(), candidates=0)
-    scorer = Scorer(
-        weights={"lexical": ask.weights.lexical, "vector": ask.weights.vector, "graph": ask.weights.graph},
-        fusion=ask.fusion,
-        vector=vector is not None,
-        judged=decided.judged,
-        now=asked.as_of or datetime.now(UTC),
-    )
-    lifted = ask.graph_boost and decided.pipeline.graph_enabled and "note" in words and _is_present(asked)
-    # What is lifted, or missing from a card, may come from anywhere in the order.
-    most = None if lifted or sought.entity is not None else pool_size(asked)
-    shown = Cards()
-    if sought.entity is not None and asked.relation is None and "facts" in asked.include:
-        shown = await _cards(db, who, asked, sought.entity, judged=decided.judged)
-    ranked, candidates = await _rank(db, who, asked, sought, words, scorer, most=most, divergent=shown.divergent)
-    boosted = None
-    if lifted:
-        ranked, boosted = await boost(db, who, asked, decided.pipeline, ranked)
-        candidates = len(ranked)
-    return await answer(
-        db,
-        who,
-        asked,
-        means,
-        vector,
-        decided,
-        ranked=ranked,
-        shown=shown,
-        candidates=candidates,
-        sought=sought,
-        boosted=boosted,
-    )
+# How many of the best notes lead to facts by the entities they mention, and how many to other notes.
+NOTES_TO_FACTS = 10
+NOTES_TO_NOTES = 2
 
 
-def _is_present(asked: Asked) -> bool:
-    """Whether it is about what is, and about no entity in particular: mentions have no past."""
-    return asked.as_of is None and asked.valid_at is None and asked.entity is None
+async def recall(db: Database, who: Principal, *, ask: RecallAsk, dependencies: RecallDependencies) -> RecallRead:
+    """Return the facts and notes that fit a query, the best first, as many as fit into the token budget."""
+    request = check(who, ask, hold_denied=dependencies.hold_denied)
+    # Embedding the query and looking up its terms don't depend on each other.
+    vector, (terms, settings) = await asyncio.gather(_embed(request, dependencies), look_up_terms(db, request))
+    query = await _candidate_query(db, request, vector)
+    if query is None:
+        return await build_response(db, request, dependencies, settings, vector=vector, ranked=Ranked())
+    channels = Channels(partial(look_back, db, request.context.who), query)
+    ranked = await _rank(db, request, channels, query, terms, settings)
+    return await build_response(db, request, dependencies, settings, vector=vector, ranked=ranked, channels=channels)
 
 
-async def _embed(who: Principal, asked: Asked, means: Means) -> QueryVector | None:
-    wanted = asked.ask.weights.vector > 0 or asked.ask.lambda_mmr < 1
-    return await means.vectors.embed(who.tenant_id, asked.query) if wanted else None
+async def _embed(request: CheckedRequest, dependencies: RecallDependencies) -> QueryVector | None:
+    options = request.options
+    wanted = options.weights.vector > 0 or options.lambda_mmr < 1
+    return await dependencies.vectors.embed(request.context.who.tenant_id, request.query) if wanted else None
 
 
-async def _words(db: Database, who: Principal, asked: Asked) -> tuple[dict[str, Words], Decided]:
-    # Where an entity says which units are meant, words only score them.
-    wanted = few(asked.ask.max_results) if asked.entity is None else 0
-    limits = {"note": wanted, "fact": FACTS_BY_WORDS * wanted}
-    kinds = [kind for kind, name in (("note", "notes"), ("fact", "facts")) if name in asked.include]
-    return await find_words(db, who, asked, kinds, limits=limits)
-
-
-async def _sought(db: Database, who: Principal, asked: Asked, vector: QueryVector | None) -> Sought | None:
-    """What the channels look for; None when it names an entity or a predicate that is not there."""
-    entity = None
-    if asked.entity is not None:
-        rows = await entities.find_named(db, who, asked.entity, "entity", as_of=asked.as_of)
+async def _candidate_query(db: Database, request: CheckedRequest, vector: QueryVector | None) -> CandidateQuery | None:
+    """Return what the channels look for; None when the entity or the predicate does not exist."""
+    options, context = request.options, request.context
+    entity_id = None
+    if request.entity is not None:
+        rows = await entities.find_named(db, context.who, request.entity, "entity", as_of=context.as_of)
         if not rows:
             return None
         if len(rows) > 1:
             raise entities.ambiguous(rows, "entity")
-        entity = str(rows[0]["entity_id"])
-    relations = None
-    if asked.relation is not None:
-        relations = await predicates.find_ids(db, who, name=asked.relation)
-        if not relations:
+        entity_id = str(rows[0]["entity_id"])
+    predicate_ids = None
+    if request.relation is not None:
+        predicate_ids = await predicates.find_ids(db, context.who, name=request.relation)
+        if not predicate_ids:
             return None
-    return Sought(
+    return CandidateQuery(
+        tenant_id=context.who.tenant_id,
+        project_id=require_project(context.who),
         model_id=None if vector is None else vector.model_id,
         dimensions=None if vector is None else vector.model.dimensions,
         vector=None if vector is None else vector.text,
-        scope=asked.scope,
-        valid_at=asked.valid_at,
-        as_of=asked.as_of,
-        entity=entity,
-        relations=relations,
-        min_confidence=asked.ask.min_confidence,
-        min_trust=asked.min_trust,
-        contradicted=asked.ask.include_contradicted,
-        results=asked.ask.max_results,
-        depth=asked.ask.depth if asked.ask.weights.graph > 0 else 0,
+        scope=context.scope,
+        valid_at=context.valid_at,
+        as_of=context.as_of,
+        entity_id=entity_id,
+        predicate_ids=predicate_ids,
+        min_confidence=options.min_confidence,
+        min_trust=request.min_trust,
+        include_contradicted=options.include_contradicted,
+        max_results=options.max_results,
+        depth=options.depth if options.weights.graph > 0 else 0,
     )
 
 
 async def _rank(
     db: Database,
-    who: Principal,
-    asked: Asked,
-    sought: Sought,
-    words: dict[str, Words],
-    scorer: Scorer,
-    *,
-    most: int | None,
-    divergent: frozenset[str],
-) -> tuple[list[Scored], int]:
-    with_facts = "fact" in words
-    if "note" not in words:
-        near = await find_near_facts(db, who, sought)
-        return scorer.rank(
-            None,
-            await _facts(db, who, asked, sought, words["fact"], near, [], divergent),
-            sources=[],
-            links=[],
-            whole=sought.entity is not None,
-            most=most,
-        )
-    wanted = None
-    if sought.entity is not None:
-        about = {"terms": words["note"].terms, "idf": words["note"].idf, "scope": asked.scope, "as_of": asked.as_of}
-        rows = await db.query(who, queries.MENTIONING, {**place(who), **about, "entity": sought.entity})
-        wanted = [str(row["note_id"]) for row in rows]
-    notes, near = await asyncio.gather(
-        find_notes(db, who, sought, words=words["note"], wanted=wanted),
-        find_near_facts(db, who, sought) if with_facts else _nothing(),
+    request: CheckedRequest,
+    channels: Channels,
+    query: CandidateQuery,
+    terms: dict[str, WeightedTerms],
+    settings: ProjectRecallSettings,
+) -> Ranked:
+    """Return the ranked candidates of all kinds, with the entity's card and the graph boost where asked for."""
+    options = request.options
+    # Mentions have no history, and an entity in the request selects the notes already.
+    with_boost = (
+        options.graph_boost
+        and settings.pipeline.graph_enabled
+        and "note" in terms
+        and request.is_present
+        and request.entity is None
     )
-    best = scorer.best_notes(notes, SEEDING_NOTES)
-    sources = best[:HOP_SOURCES] if sought.entity is None else []
-    links, facts = await asyncio.gather(
-        find_linked(db, who, sought, notes=notes, sources=sources),
-        _facts(db, who, asked, sought, words["fact"], near, best, divergent) if near is not None else _nothing(),
+    card = CardResult()
+    if query.entity_id is not None and request.relation is None and "facts" in request.include:
+        card = await find_card(db, request, entity_id=query.entity_id, use_trust=settings.use_trust)
+    ranker = _ranker(request, settings, use_vector=query.vector is not None)
+    candidates = await _find_candidates(db, request, channels, query, terms, ranker, card)
+    # A boosted note, or a fact missing from a card, may stand anywhere in the ranking.
+    limit = None if with_boost or query.entity_id is not None else pool_size(request)
+    ranked, total = ranker.rank(candidates, limit=limit)
+    if not with_boost:
+        return Ranked(candidates=ranked, total=total, card=card)
+    boosted: list[ScoredCandidate]
+    boosted, boost_read = await boost(db, request, settings.pipeline, ranked)
+    return Ranked(candidates=boosted, total=len(boosted), card=card, boost=boost_read)
+
+
+def _ranker(request: CheckedRequest, settings: ProjectRecallSettings, *, use_vector: bool) -> Ranker:
+    weights = request.options.weights
+    return Ranker(
+        weights={"lexical": weights.lexical, "vector": weights.vector, "graph": weights.graph},
+        fusion=request.options.fusion,
+        use_vector=use_vector,
+        context=RankingContext(now=request.context.as_of or datetime.now(UTC), use_trust=settings.use_trust),
     )
-    whole = sought.entity is not None
-    return scorer.rank(notes, facts, sources=sources, links=links, whole=whole, most=most)
+
+
+async def _find_candidates(
+    db: Database,
+    request: CheckedRequest,
+    channels: Channels,
+    query: CandidateQuery,
+    terms: dict[str, WeightedTerms],
+    ranker: Ranker,
+    card: CardResult,
+) -> list[CandidateSet]:
+    async def find_facts(nearest: NearestFacts, notes: list[str]) -> FactCandidates:
+        facts = await channels.find_facts(terms["fact"], nearest=nearest, notes=notes)
+        # Facts that a stale card lacks are shown beside it even when contradicted.
+        return facts if request.options.include_contradicted else facts.preferred(besides=card.divergent)
+
+    if "note" not in terms:
+        return [await find_facts(await channels.find_nearest_facts(), [])]
+    among = None if query.entity_id is None else await _notes_about(db, request, query.entity_id, terms["note"])
+    notes, nearest = await asyncio.gather(
+        channels.find_notes(terms["note"], among=among),
+        channels.find_nearest_facts() if "fact" in terms else _nothing(),
+    )
+    best = ranker.best_notes(notes, NOTES_TO_FACTS)
+    sources = best[:NOTES_TO_NOTES] if query.entity_id is None else []
+    _, facts = await asyncio.gather(
+        channels.link_notes(notes, sources=sources),
+        find_facts(nearest, best) if nearest is not None else _nothing(),
+    )
+    return [notes] if facts is None else [notes, facts]
+
+
+async def _notes_about(db: Database, request: CheckedRequest, entity_id: str, terms: WeightedTerms) -> list[str]:
+    params = {**request.context.parameters(), "terms": terms.terms, "idf": terms.idf, "entity": entity_id}
+    rows = await db.query(request.context.who, queries.NOTES_ABOUT, params)
+    return [str(row["note_id"]) for row in rows]
 
 
 async def _nothing() -> None:
     return None
-
-
-async def _facts(
-    db: Database,
-    who: Principal,
-    asked: Asked,
-    sought: Sought,
-    words: Words,
-    near: NearFacts,
-    notes: list[str],
-    divergent: frozenset[str],
-) -> FactCandidates:
-    facts = await find_facts(db, who, sought, words=words, near=near, notes=notes)
-    # What a card does not tell yet is shown beside it, however sure.
-    return facts if asked.ask.include_contradicted else facts.preferred(besides=divergent)
-
-
-async def _cards(db: Database, who: Principal, asked: Asked, entity: str, *, judged: bool) -> Cards:
-    if asked.as_of is not None or asked.valid_at is not None:
-        # A card tells of the present.
-        return Cards()
-    timed_out = False
-    if asked.ask.force_refresh:
-        found, timed_out = await cards.refresh_now(db, who, entity_id=UUID(entity), scope=asked.scope)
-    else:
-        found = await cards.find_cards(db, who, entity_id=UUID(entity), scope=asked.scope)
-    if not found:
-        return Cards(stale=timed_out, timed_out=timed_out)
-    # Of several, what everybody in the project may read.
-    first = min(found, key=lambda card: (card.read.scope != "project_shared", card.read.garden_id is not None))
-    return Cards(
-        card=first.read,
-        stale=first.stale,
-        timed_out=timed_out,
-        divergent=frozenset(str(fact) for card in found if card.stale for fact in card.divergent),
-        judged=judged,
-    )

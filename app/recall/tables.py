@@ -1,4 +1,4 @@
-"""Tables of recall: statistics of words, and traces."""
+"""Tables of recall: term statistics and traces."""
 
 from sqlalchemy import (
     BigInteger,
@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from app.db.metadata import metadata
 from app.db.rls import Rule
 
-# How many documents a project has and how long they are, of what everybody in it may read; refreshed now and then.
+# Number and total length of the units of a project that everybody in it may read; refreshed by a job.
 lexical_statistics = Table(
     "lexical_statistics",
     metadata,
@@ -34,7 +34,7 @@ lexical_statistics = Table(
     info={"rls": Rule.PROJECT, "grants": "SELECT"},
 )
 
-# Terms that are frequent, and how frequent; of the others the index itself tells.
+# How many units contain each frequent term; rare terms are counted in the index when needed.
 lexical_frequencies = Table(
     "lexical_frequencies",
     metadata,
@@ -48,7 +48,7 @@ lexical_frequencies = Table(
     info={"rls": Rule.PROJECT, "grants": "SELECT"},
 )
 
-# What was asked, as whom and when, and what was returned: by id and score, never the content itself.
+# Requests and the ids and scores of their results, never the contents.
 recall_traces = Table(
     "recall_traces",
     metadata,

@@ -1,32 +1,31 @@
-"""Recall's own upkeep: traces that have outlived their use, and words read anew in another language."""
+"""Jobs of recall: delete old traces, and index terms again after a change of language."""
 
 from app.embeddings.tasks import refresh_lexicon
 from app.jobs.registry import Job, JobContext, Registry
 from app.recall import queries
 
 KEEP_DAYS = 30
-AT_ONCE = 5000
-# Notes of 64 KB each among them, well within the time a statement has.
-REINDEX_AT_ONCE = 100
-FIRST = "00000000-0000-0000-0000-000000000000"
+TRACE_BATCH = 5000
+# Small enough for the statement timeout even if every note has 64 KB.
+REINDEX_BATCH = 100
+START = "00000000-0000-0000-0000-000000000000"
 
 
 async def clear_traces(job: Job) -> None:
-    """Removes a tenant's old traces, as part of its maintenance."""
-    params = {"days": KEEP_DAYS, "limit": AT_ONCE}
+    """Delete the traces of a tenant that are older than KEEP_DAYS, in batches."""
+    params = {"days": KEEP_DAYS, "limit": TRACE_BATCH}
     while True:
         (row,) = await job.db.query(job.scope, queries.CLEAR_TRACES, params)
-        if row["cleared"] < AT_ONCE:
+        if row["cleared"] < TRACE_BATCH:
             return
 
 
 async def reindex(job: Job) -> None:
-    """Reads all notes, facts and objects of a project anew, after its language was changed; some at a time, and again
-    from the start when it was interrupted."""
+    """Index the terms of all notes, facts and objects of a project again, in batches; an interrupted job restarts."""
     for kind in ("note", "fact", "object"):
-        after: str | None = FIRST
+        after: str | None = START
         while after is not None:
-            params = {"kind": kind, "after": after, "limit": REINDEX_AT_ONCE}
+            params = {"kind": kind, "after": after, "limit": REINDEX_BATCH}
             (row,) = await job.db.query(job.scope, queries.REINDEX_TERMS, params)
             after = None if row["last"] is None else str(row["last"])
         await refresh_lexicon(job.db, job.scope, kinds=(kind,))

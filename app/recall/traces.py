@@ -1,4 +1,4 @@
-"""Traces of recall: what was asked, as whom and when, what was returned, and what that was then."""
+"""Traces of recall: what was asked, by whom and when, and what was returned, kept so that it can be replayed."""
 
 from datetime import datetime
 from typing import Any
@@ -8,53 +8,55 @@ import msgspec
 from msgspec import UNSET
 
 from app.access import Principal
-from app.cards import past as cards
+from app.cards import history as cards
 from app.cards.schemas import ReplayedCard, ShownCard
-from app.db.database import Database
+from app.db.database import Database, Row
 from app.db.scope import LEGAL_HOLD
 from app.errors import NotFound
 from app.facts import reads
 from app.facts.as_of import look_back
-from app.read_context import reader
+from app.facts.schemas import FactRead
+from app.read_context import ReadContext
 from app.recall import queries
-from app.recall.request import Asked
+from app.recall.request import CheckedRequest
 from app.recall.schemas import (
+    RecalledFact,
     RecalledNote,
-    RecallMeta,
+    RecallRead,
     ReplayedResult,
     ReplayRead,
+    SeenFact,
     TraceRead,
     TraceResult,
 )
 
-SHOWN = "memory_card"
-SCOPES = {"fact": "facts:read", "note": "notes:read"}
+CARD = "memory_card"
+READ_SCOPES = {"fact": "facts:read", "note": "notes:read"}
 
 
 async def record(
     db: Database,
-    who: Principal,
+    request: CheckedRequest,
     *,
-    trace_id: str,
-    asked: Asked,
-    meta: RecallMeta,
+    response: RecallRead,
     seen_at: datetime,
     card: ShownCard | None,
-    tokens_used: int,
-    truncated: bool,
-    results: list[TraceResult],
 ) -> None:
-    """Keeps a trace, by ids and numbers alone: what is forgotten later is forgotten here too. What was read is what was
-    so at `seen_at`; what changed about facts at that very moment stands beside their ids."""
+    """Store the trace of a response, by ids and numbers alone, so that erasing a fact or note needs no other copy.
+
+    `seen_at` is the time at which the results were true; fields of facts that change later are stored with their ids.
+    """
+    who = request.context.who
     context = {
-        **msgspec.to_builtins(meta),
+        **msgspec.to_builtins(response.meta),
         "kind": who.kind,
         "scopes": sorted(who.scopes),
-        "tokens_used": tokens_used,
-        "truncated": truncated,
+        "tokens_used": response.tokens_used,
+        "truncated": response.truncated,
     }
     if card is not None:
-        context[SHOWN] = msgspec.to_builtins(card)
+        context[CARD] = msgspec.to_builtins(card)
+    results = [_trace_result(result) for result in response.results]
     tenant, project, agent, gardens, reach = who.arguments()
     await db.call(
         queries.RECORD_TRACE,
@@ -64,31 +66,69 @@ async def record(
             agent,
             [UUID(garden) for garden in gardens],
             reach,
-            UUID(trace_id),
+            response.trace_id,
             who.key_id,
-            msgspec.json.encode(asked.plain()).decode(),
+            msgspec.json.encode(request.to_trace()).decode(),
             msgspec.json.encode(context).decode(),
             msgspec.json.encode(results).decode(),
-            asked.valid_at,
+            request.context.valid_at,
             seen_at,
         ),
         again=False,
     )
 
 
-def _auditor(who: Principal) -> Principal:
-    """Administrators see the traces of every agent; agents their own."""
-    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
+def _trace_result(result: RecalledFact | RecalledNote) -> TraceResult:
+    if isinstance(result, RecalledNote):
+        return TraceResult(kind="note", id=result.id, score=result.score)
+    seen = SeenFact(
+        valid_to=result.valid_to,
+        closed_at=result.closed_at,
+        retracted_at=result.retracted_at,
+        confidence=result.confidence,
+        source_trust=result.source_trust,
+        mentions=result.mentions,
+        contradicted=result.contradicted,
+    )
+    return TraceResult(
+        kind="fact",
+        id=result.id,
+        score=result.score,
+        hops=result.hops,
+        provenance_of=result.provenance_of,
+        seen=seen,
+    )
 
 
 async def get_trace(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
-    """One trace, for the agent that asked and for administrators; what it saw in a fact, for who may read that now."""
-    trace = await _find(db, who, trace_id=trace_id)
-    readable = await reads.read_facts(db, who, ids=_facts_of(who, trace))
-    return _told(trace, set(readable))
+    """Return a trace for its agent or an administrator, or raise NotFound; details of facts only if readable now."""
+    trace = await _get(db, who, trace_id=trace_id)
+    readable = await reads.read_facts(db, who, ids=_fact_ids(who, trace))
+    return _without_unreadable(trace, set(readable))
 
 
-async def _find(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
+async def replay(db: Database, who: Principal, *, trace_id: UUID, hold_denied: frozenset[str]) -> ReplayRead:
+    """Return the results of a trace as they were then, as far as the caller may still read them."""
+    trace = await _get(db, who, trace_id=trace_id)
+    context = ReadContext.of(who, as_of=trace.as_of, hold_denied=hold_denied)
+    facts = await reads.read_facts(db, context.who, ids=_fact_ids(context.who, trace), as_of=trace.as_of)
+    notes = await _read_notes(db, context, trace)
+    trace = _without_unreadable(trace, set(facts))
+    notices = await reads.notices_of(db, context.who, list(facts.values()), hold_denied)
+    return ReplayRead(
+        trace=trace,
+        results=[_replay_result(result, facts.get(result.id), notes.get(result.id)) for result in trace.results],
+        memory_card=await _replay_card(db, context, trace),
+        tombstone_notices=notices,
+    )
+
+
+def _auditor(who: Principal) -> Principal:
+    """Return the caller with access to the traces of every agent if they are an administrator."""
+    return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
+
+
+async def _get(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
     rows = await db.query(_auditor(who), queries.TRACE, {"tenant": who.tenant_id, "trace": str(trace_id)})
     if not rows:
         raise NotFound("There is no such trace.", code="trace_not_found")
@@ -97,13 +137,15 @@ async def _find(db: Database, who: Principal, *, trace_id: UUID) -> TraceRead:
     return TraceRead(**found)
 
 
-def _facts_of(who: Principal, trace: TraceRead) -> set[UUID]:
-    """Its facts, for a key that may read facts at all."""
-    return {result.id for result in trace.results if result.kind == "fact"} if SCOPES["fact"] in who.scopes else set()
+def _fact_ids(who: Principal, trace: TraceRead) -> set[UUID]:
+    """Return the facts of a trace if the caller's key may read facts."""
+    if READ_SCOPES["fact"] not in who.scopes:
+        return set()
+    return {result.id for result in trace.results if result.kind == "fact"}
 
 
-def _told(trace: TraceRead, readable: set[UUID]) -> TraceRead:
-    """The trace with no more than the place of those facts that are not readable."""
+def _without_unreadable(trace: TraceRead, readable: set[UUID]) -> TraceRead:
+    """Return the trace with only id, score and hops of facts that are not readable."""
     results = [
         result
         if result.kind == "note" or result.id in readable
@@ -113,37 +155,31 @@ def _told(trace: TraceRead, readable: set[UUID]) -> TraceRead:
     return msgspec.structs.replace(trace, results=results)
 
 
-async def replay(db: Database, who: Principal, *, trace_id: UUID, denied: frozenset[str]) -> ReplayRead:
-    """What was returned then, as it was then, as far as the caller may still read it."""
-    trace = await _find(db, who, trace_id=trace_id)
-    who = reader(who, trace.as_of)
-    readable = {kind for kind, scope in SCOPES.items() if scope in who.scopes}
-    notes = [str(result.id) for result in trace.results if result.kind == "note" and "note" in readable]
-    read = await reads.read_facts(db, who, ids=_facts_of(who, trace), as_of=trace.as_of)
-    trace = _told(trace, set(read))
-    place = {"tenant": who.tenant_id, "as_of": trace.as_of}
-    rows = await look_back(db, who, queries.NOTES, {**place, "ids": notes}) if notes else []
-    said = {row["note_id"]: row for row in rows}
+async def _read_notes(db: Database, context: ReadContext, trace: TraceRead) -> dict[UUID, Row]:
+    ids = [str(result.id) for result in trace.results if result.kind == "note"]
+    if not ids or READ_SCOPES["note"] not in context.who.scopes:
+        return {}
+    params = {"tenant": context.who.tenant_id, "as_of": context.as_of, "ids": ids}
+    return {row["note_id"]: row for row in await look_back(db, context.who, queries.NOTES, params)}
 
-    def then(result: TraceResult) -> ReplayedResult:
-        row, fact = said.get(result.id), read.get(result.id)
-        if fact is not None and result.seen is not UNSET:
-            fact = msgspec.structs.replace(fact, **msgspec.structs.asdict(result.seen))
-        return ReplayedResult(
-            kind=result.kind,
-            id=result.id,
-            score=result.score,
-            hops=result.hops,
-            provenance_of=result.provenance_of,
-            exists=fact is not None or row is not None,
-            fact=UNSET if fact is None else fact,
-            note=UNSET if row is None else RecalledNote(id=result.id, score=result.score, **row),
-        )
 
-    card: ReplayedCard | None = None
-    if SHOWN in trace.context and "fact" in readable:
-        shown = msgspec.convert(trace.context[SHOWN], ShownCard, strict=False)
-        card = await cards.replay_card(db, who, shown=shown, agent_id=trace.agent_id)
-    notices = await reads.notices_of(db, who, list(read.values()), denied)
-    results = [then(result) for result in trace.results]
-    return ReplayRead(trace=trace, results=results, memory_card=card, tombstone_notices=notices)
+def _replay_result(result: TraceResult, fact: FactRead | None, note: Row | None) -> ReplayedResult:
+    if fact is not None and result.seen is not UNSET:
+        fact = msgspec.structs.replace(fact, **msgspec.structs.asdict(result.seen))
+    return ReplayedResult(
+        kind=result.kind,
+        id=result.id,
+        score=result.score,
+        hops=result.hops,
+        provenance_of=result.provenance_of,
+        exists=fact is not None or note is not None,
+        fact=UNSET if fact is None else fact,
+        note=UNSET if note is None else RecalledNote(id=result.id, score=result.score, **note),
+    )
+
+
+async def _replay_card(db: Database, context: ReadContext, trace: TraceRead) -> ReplayedCard | None:
+    if CARD not in trace.context or READ_SCOPES["fact"] not in context.who.scopes:
+        return None
+    shown = msgspec.convert(trace.context[CARD], ShownCard, strict=False)
+    return await cards.replay_card(db, context.who, shown=shown, agent_id=trace.agent_id)

@@ -1,1 +1,1 @@
-"""Ranking as pure functions: no SQL, no HTTP."""
+"""The retrieval engine: channels that find candidates, and pure functions that rank and pack them."""

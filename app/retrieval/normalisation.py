@@ -1,4 +1,4 @@
-"""Scores of different channels made comparable, and summed. Version 1 of the formulas."""
+"""Normalisation and fusion: make the scores of different channels comparable and add them up. Version 1."""
 
 from collections.abc import Mapping
 
@@ -6,32 +6,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 Scores = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 NORMALIZATION_VERSION = "max:v1"
-# Cosines of unrelated texts lie around zero: without it those a little behind the best would count for much less.
+# Cosines of unrelated texts are close to zero; without the offset a near miss would count for much less.
 COSINE_OFFSET = 0.15
 
 
 def by_maximum(scores: Scores) -> Scores:
-    """Divided by the best; nothing above zero, nothing at all."""
+    """Divide by the best score; return zeros when no score is positive."""
     best = scores.max(initial=0.0)
     return np.maximum(scores, 0.0) / best if best > 0 else np.zeros_like(scores)
 
 
-def of_cosines(cosines: Scores, otherwise: Scores, partly: NDArray[np.bool_] | None = None) -> Scores:
-    """Cosines between 0 and 1, the best 1. An unknown one (NaN) counts as the worst that is known, or as what is known
-    otherwise of the unit where that is more: what was written a moment ago is no worse for having no vector yet. The
-    same of those that tell of their units only `partly`."""
-    unknown = np.isnan(cosines)
-    known = cosines[~unknown]
+def normalise_cosines(cosines: Scores, fallback: Scores, partial: Mask | None = None) -> Scores:
+    """Scale cosines to 0..1; a missing one (NaN) counts as the worst known, or as `fallback` where that is more.
+
+    `partial` marks units whose vector covers only their beginning: `fallback` can raise their score too, so a unit is
+    not ranked lower because its vector is missing or incomplete.
+    """
+    missing = np.isnan(cosines)
+    known = cosines[~missing]
     if not known.size:
-        return otherwise
-    scores = by_maximum(np.where(unknown, known.min(), cosines) + COSINE_OFFSET)
-    return np.where(unknown if partly is None else unknown | partly, np.maximum(scores, otherwise), scores)
+        return fallback
+    scores = by_maximum(np.where(missing, known.min(), cosines) + COSINE_OFFSET)
+    return np.where(missing if partial is None else missing | partial, np.maximum(scores, fallback), scores)
 
 
 def fuse(channels: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores:
-    """The weighted sum of normalised channels; a channel that is out of order leaves its weight to the others."""
+    """Return the weighted sum of normalised channels; the weight of an unavailable channel goes to the others."""
     share = sum(weights[name] for name in channels)
     total = np.zeros_like(next(iter(channels.values())))
     for name, scores in channels.items():
@@ -40,7 +43,7 @@ def fuse(channels: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores
 
 
 def fuse_ranks(channels: Mapping[str, Scores], weights: Mapping[str, float], *, k: int = 60) -> Scores:
-    """Reciprocal rank fusion, for who asks for it: the best of every channel counts 1/(k+1), whatever its score."""
+    """Return the weighted reciprocal rank fusion, scaled so that the first rank of a channel counts 1."""
     total = np.zeros_like(next(iter(channels.values())))
     for name, scores in channels.items():
         order = np.argsort(-scores, kind="stable")

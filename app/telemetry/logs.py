@@ -1,4 +1,4 @@
-"""Logs: JSON, one line an event, to standard error; no bodies, no secrets."""
+"""Logs: one JSON line per event on standard error, without request bodies or secrets."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ import structlog
 
 
 def configure_logs(level: str) -> None:
-    """Sets up structlog, and sends the standard library's warnings the same way."""
+    """Configure structlog, and route warnings of the standard library's logging through it."""
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -26,7 +26,7 @@ def configure_logs(level: str) -> None:
 
 
 class _Lines:
-    """Writes each event as one line; a terminal that was closed or a full disk must not fail the work it tells of."""
+    """Writes each event as one line and ignores a closed terminal or a full disk."""
 
     def __init__(self, *_: Any) -> None:
         self._stream = sys.stderr
@@ -47,7 +47,7 @@ class _ToStructlog(logging.Handler):
 
 
 def describe_failure(problem: BaseException) -> dict[str, Any]:
-    """What may be logged of an unforeseen error: its type and where it happened, never the values it carries."""
+    """Return what may be logged of an unexpected error: its type and location, never the values it carries."""
     frames: list[str] = []
     trace = problem.__traceback__
     while trace is not None:
@@ -56,7 +56,7 @@ def describe_failure(problem: BaseException) -> dict[str, Any]:
         trace = trace.tb_next
     described: dict[str, Any] = {"error": type(problem).__qualname__, "where": frames[-12:]}
     cause = getattr(problem, "orig", None) or problem
-    # A database error's state and constraint are names of ours; its message may quote a row.
+    # The message of a database error may quote a row; its state and constraint do not.
     if (state := getattr(cause, "sqlstate", None)) is not None:
         described["sqlstate"] = state
         described["constraint"] = getattr(getattr(cause, "diag", None), "constraint_name", None)

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Labels are route templates, kinds and codes: never raw paths, tenants or keys."""
+"""Metrics for Prometheus, labelled by route template, kind and code, never by raw path, tenant or key."""
 
 import os
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4"
 REQUESTS = Counter("palimpsest_requests", "Requests by route template and status.", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram(
     "palimpsest_request_seconds",
-    "Time from request to answer.",
+    "Duration of a request.",
     ["method", "route"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
@@ -23,68 +23,64 @@ RATE_LIMITED = Counter("palimpsest_rate_limited", "Requests refused with 429.", 
 JOBS = Counter("palimpsest_jobs", "Jobs by kind and how an attempt ended.", ["kind", "outcome"])
 JOB_SECONDS = Histogram(
     "palimpsest_job_seconds",
-    "Time of one attempt.",
+    "Duration of one attempt.",
     ["kind"],
     buckets=(0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300),
 )
 JOB_WAIT_SECONDS = Histogram(
     "palimpsest_job_wait_seconds",
-    "Time from due to leased.",
+    "Time from when a job is due until it is leased.",
     ["kind"],
     buckets=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 1800),
 )
-LLM_CALLS = Counter(
-    "palimpsest_llm_calls", "Calls of language models, by what for and how they ended.", ["purpose", "outcome"]
-)
+LLM_CALLS = Counter("palimpsest_llm_calls", "Calls of language models, by purpose and outcome.", ["purpose", "outcome"])
 LLM_SECONDS = Histogram(
     "palimpsest_llm_duration_seconds",
-    "Time a language model took to answer.",
+    "Duration of a call of a language model.",
     ["purpose"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
-LLM_TOKENS = Counter("palimpsest_llm_tokens", "Tokens that language models have read and written.", ["direction"])
+LLM_TOKENS = Counter("palimpsest_llm_tokens", "Tokens read and written by language models.", ["direction"])
 EMBEDDING_SECONDS = Histogram(
     "palimpsest_embedding_duration_seconds",
-    "Time a provider took for one batch or query.",
+    "Duration of embedding one batch or query.",
     ["model"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
 EMBEDDING_FAILURES = Counter(
     "palimpsest_embedding_failures",
-    "Calls that an embedding provider did not answer, and texts it could not be sent, by why.",
+    "Failed calls of an embedding provider and texts that could not be sent to it, by reason.",
     ["model", "reason"],
 )
 EMBEDDING_BREAKER = Gauge(
     "palimpsest_embedding_breaker_state",
-    "Whether a provider is asked (0), tried with a few texts (1), or left alone (2).",
+    "State of a provider's circuit breaker: closed (0), half open (1) or open (2).",
     ["model"],
     multiprocess_mode="mostrecent",
 )
 WALK_SECONDS = Histogram(
     "palimpsest_graph_walk_seconds",
-    "Time a walk over objects took.",
+    "Duration of a graph traversal over objects.",
     ["operation"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
 WALKS_TRUNCATED = Counter(
     "palimpsest_graph_walks_truncated",
-    "Walks over objects that a bound has cut short, by which.",
+    "Graph traversals cut short by a limit, by limit.",
     ["operation", "bound"],
 )
 WALK_DEPTH = Histogram(
-    "palimpsest_graph_walk_depth", "How many hops away the farthest object was.", ["operation"], buckets=range(9)
+    "palimpsest_graph_walk_depth", "Hops to the farthest object of a traversal.", ["operation"], buckets=range(9)
 )
 _COUNTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
-WALK_NODES = Histogram(
-    "palimpsest_graph_walk_nodes", "Objects that a walk has reached.", ["operation"], buckets=_COUNTS
-)
+WALK_NODES = Histogram("palimpsest_graph_walk_nodes", "Objects reached by a traversal.", ["operation"], buckets=_COUNTS)
 WALK_EDGES = Histogram(
-    "palimpsest_graph_walk_edges", "Relationships that a walk tells of.", ["operation"], buckets=_COUNTS
+    "palimpsest_graph_walk_edges", "Relationships returned by a traversal.", ["operation"], buckets=_COUNTS
 )
 
 
 def observe_walk(operation: str, *, seconds: float, truncated: str | None, depth: int, nodes: int, edges: int) -> None:
-    """Counts one walk over objects; `truncated` names the bound that was met."""
+    """Record one graph traversal; `truncated` names the limit that was reached, if any."""
     WALK_SECONDS.labels(operation).observe(seconds)
     WALK_DEPTH.labels(operation).observe(depth)
     WALK_NODES.labels(operation).observe(nodes)
@@ -95,28 +91,26 @@ def observe_walk(operation: str, *, seconds: float, truncated: str | None, depth
 
 CHANGE_PATHS = Histogram(
     "palimpsest_change_paths",
-    "Places that differ from one version of an object to the next.",
+    "Paths that differ between consecutive versions of an object.",
     buckets=(0, 1, 2, 5, 10, 20, 50, 100, 500, 1000),
 )
 CHANGE_SUMMARY_BYTES = Histogram(
     "palimpsest_change_summary_size_bytes",
-    "How long summaries of changes are.",
+    "Size of change summaries.",
     buckets=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
 )
-CHANGES_TRUNCATED = Counter("palimpsest_change_truncated", "Summaries of changes that were too long to be kept whole.")
+CHANGES_TRUNCATED = Counter("palimpsest_change_truncated", "Change summaries that were truncated.")
 
 
 class _QueueCollector(Collector):
-    """Gauges of the queue, read from the database when somebody asks."""
+    """Gauges of the job queue from rows of `queue_metrics`."""
 
     def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
         self._rows = list(rows)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         depth = GaugeMetricFamily("palimpsest_queue_jobs", "Jobs in the queue.", labels=["kind", "status"])
-        oldest = GaugeMetricFamily(
-            "palimpsest_queue_oldest_seconds", "How long the oldest due job has been due.", labels=["kind"]
-        )
+        oldest = GaugeMetricFamily("palimpsest_queue_oldest_seconds", "Age of the oldest due job.", labels=["kind"])
         for row in self._rows:
             depth.add_metric([row["kind"], row["status"]], row["jobs"])
             if row["status"] == "pending":
@@ -125,7 +119,7 @@ class _QueueCollector(Collector):
 
 
 class _EmbeddingCollector(Collector):
-    """Gauges of what is to be embedded, read from the database when somebody asks."""
+    """Gauges of the embedding backlog from rows of `embedding_metrics`."""
 
     def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
         self._rows = list(rows)
@@ -133,17 +127,17 @@ class _EmbeddingCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         named = {
             "pending": GaugeMetricFamily(
-                "palimpsest_embedding_pending", "Units that wait to be embedded.", labels=["model"]
+                "palimpsest_embedding_pending", "Units waiting to be embedded.", labels=["model"]
             ),
             "failed": GaugeMetricFamily(
-                "palimpsest_embedding_failed", "Of these, units that the provider has refused.", labels=["model"]
+                "palimpsest_embedding_failed", "Pending units that the provider refused.", labels=["model"]
             ),
             "coverage": GaugeMetricFamily(
                 "palimpsest_embedding_coverage_ratio", "Share of units that have a vector.", labels=["model"]
             ),
             "oldest_seconds": GaugeMetricFamily(
                 "palimpsest_embedding_staleness_seconds",
-                "How long the oldest unit that was not refused has waited.",
+                "Age of the oldest pending unit that was not refused.",
                 labels=["model"],
             ),
         }
@@ -156,7 +150,7 @@ class _EmbeddingCollector(Collector):
 
 
 def render_metrics(queue: Iterable[dict[str, Any]], embeddings: Iterable[dict[str, Any]]) -> bytes:
-    """The exposition text: this process's metrics, or those of all processes that share a metrics folder."""
+    """Return the exposition text of this process, or of all processes that share a metrics folder."""
     extra = CollectorRegistry()
     extra.register(_QueueCollector(queue))
     extra.register(_EmbeddingCollector(embeddings))

@@ -10,11 +10,11 @@ _enabled = False
 
 
 def configure_traces(endpoint: str | None, *, service: str) -> None:
-    """Starts exporting when there is somewhere to export to."""
+    """Start exporting spans if an endpoint is configured."""
     global _enabled
     if endpoint is None:
         return
-    # Imported only when wanted: the exporter alone takes as long to load as the rest of the service.
+    # Imported only when needed: the exporter takes as long to load as the rest of the service.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -28,7 +28,7 @@ def configure_traces(endpoint: str | None, *, service: str) -> None:
 
 @contextmanager
 def span(name: str, **attributes: str) -> Generator[trace.Span | None]:
-    """A span around a block; nothing at all while traces are off."""
+    """Open a span around a block, or do nothing while traces are off."""
     if not _enabled:
         yield None
         return

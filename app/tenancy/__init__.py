@@ -1,4 +1,4 @@
-"""Tenants, projects, API keys and gardens: who may speak, and in whose name."""
+"""Tenants, projects, API keys and gardens: who may call the service, and on whose behalf."""
 
 from app.domains import Domain
 

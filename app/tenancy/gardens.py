@@ -1,4 +1,4 @@
-"""Gardens: shared beds of memory with members; use cases."""
+"""Gardens: shared collections of memory with members and roles."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +9,7 @@ import msgspec
 from app.access import Principal, new_id, require_project
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
@@ -23,39 +24,34 @@ from app.tenancy.schemas import (
     MemberRead,
     MemberSet,
 )
-from app.web.idempotency import Answer, Once
 
 
 def _present(row: Row) -> GardenRead:
-    shown: dict[str, Any] = {**row, "garden_id": UUID(str(row["garden_id"]))}
-    return GardenRead(**shown)
+    fields: dict[str, Any] = {**row, "garden_id": UUID(str(row["garden_id"]))}
+    return GardenRead(**fields)
 
 
-async def create_garden(db: Database, who: Principal, *, data: GardenCreate, once: Once) -> Answer:
-    """Makes a garden; its creator is its first admin."""
-    project_id = require_project(who)
+async def create_garden(session: Session, who: Principal, *, data: GardenCreate) -> Outcome[GardenCreated]:
+    """Create a garden whose first admin is the caller, or raise Conflict when its slug is taken."""
     now = datetime.now(UTC)
-    place = {"tenant_id": who.tenant_id, "project_id": project_id, "garden_id": new_id()}
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        row = {
-            **place,
-            "slug": data.slug,
-            "name": data.name or data.slug,
-            "scope": SYNONYMS.get(data.scope, data.scope),
-            "description": data.description,
-            "created_by": who.agent_id,
-            "created_at": now,
-        }
-        garden = await queries.insert_garden(step.session, row=row)
-        member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
-        await queries.upsert_member(step.session, row=member)
-        return await step.answer(201, GardenCreated(garden=_present(garden), created=True))
+    place = {"tenant_id": who.tenant_id, "project_id": require_project(who), "garden_id": new_id()}
+    row = {
+        **place,
+        "slug": data.slug,
+        "name": data.name or data.slug,
+        "scope": SYNONYMS.get(data.scope, data.scope),
+        "description": data.description,
+        "created_by": who.agent_id,
+        "created_at": now,
+    }
+    garden = await queries.insert_garden(session, row=row)
+    member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
+    await queries.upsert_member(session, row=member)
+    return Outcome(GardenCreated(garden=_present(garden), created=True))
 
 
 async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenList:
-    """The gardens an agent belongs to, or all of the project for an admin key; by slug."""
+    """Return a page of the gardens an agent belongs to, or of all gardens for an admin key, by slug."""
     statement = queries.select_gardens(
         tenant_id=who.tenant_id,
         project_id=require_project(who),
@@ -68,18 +64,18 @@ async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenLis
 
 
 async def get_garden(db: Database, who: Principal, *, garden_id: UUID) -> GardenRead:
-    """One garden, for its members and admin keys."""
+    """Return the garden, raise NotFound, or Forbidden unless the caller is a member or an admin key."""
     async with db.tenant(who) as session:
         garden, _ = await _garden_and_role(session, who, garden_id)
         return _present(garden)
 
 
 async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: GardenPatch) -> GardenRead:
-    """Changes name or description; scope and slug are for good."""
+    """Change the name or description of a garden; its scope and slug cannot change."""
     changes: dict[str, Any] = msgspec.structs.asdict(data)
     changes = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
     if not changes:
-        raise BadRequest("Send name or description.")
+        raise BadRequest("Send name, description or both.")
     async with db.tenant(who) as session:
         garden, role = await _garden_and_role(session, who, garden_id, lock=True)
         _require_admin(role)
@@ -90,7 +86,7 @@ async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: G
 
 
 async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: Page) -> MemberList:
-    """Members of a garden, by agent."""
+    """Return a page of a garden's members, by agent id."""
     async with db.tenant(who) as session:
         await _garden_and_role(session, who, garden_id)
         after = None if page.after is None else page.after[0]
@@ -103,8 +99,8 @@ async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: P
 
 async def put_member(
     db: Database, who: Principal, *, garden_id: UUID, agent_id: str, data: MemberPut
-) -> tuple[bool, MemberSet]:
-    """Adds a member or changes their role; the last admin stays one."""
+) -> Outcome[MemberSet]:
+    """Add a member or change their role; raise Forbidden when that would leave no admin."""
     async with db.tenant(who) as session:
         _, role = await _garden_and_role(session, who, garden_id, lock=True)
         _require_admin(role)
@@ -114,11 +110,11 @@ async def put_member(
             await _require_another_admin(session, who, garden_id)
         added = {"project_id": who.project_id, "added_by": who.agent_id, "added_at": datetime.now(UTC)}
         row = await queries.upsert_member(session, row={**place, **added, "role": data.role})
-        return before is None, MemberSet(member=MemberRead(**row), created=before is None)
+        return Outcome(MemberSet(member=MemberRead(**row), created=before is None), created=before is None)
 
 
 async def remove_member(db: Database, who: Principal, *, garden_id: UUID, agent_id: str) -> None:
-    """Removes a member; members may leave by themselves, the last admin may not."""
+    """Remove a member: admins remove anybody, members themselves; raise Forbidden for the last admin."""
     async with db.tenant(who) as session:
         _, role = await _garden_and_role(session, who, garden_id, lock=True)
         if agent_id != who.agent_id:
@@ -126,13 +122,14 @@ async def remove_member(db: Database, who: Principal, *, garden_id: UUID, agent_
         place = {"tenant_id": who.tenant_id, "garden_id": str(garden_id), "agent_id": agent_id}
         member = await queries.find_member(session, **place)
         if member is None:
-            raise NotFound(f"{agent_id} is no member of this garden.", code="member_not_found")
+            raise NotFound(f"{agent_id} is not a member of this garden.", code="member_not_found")
         if member["role"] == "admin":
             await _require_another_admin(session, who, garden_id)
         await queries.delete_member(session, **place)
 
 
 async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *, lock: bool = False) -> tuple[Row, str]:
+    """Return the garden and the caller's role in it, or raise NotFound or Forbidden."""
     address = {"tenant_id": who.tenant_id, "garden_id": str(garden_id)}
     garden = await queries.find_garden(session, **address, lock=lock)
     if garden is None:
@@ -141,31 +138,34 @@ async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *,
         return garden, "admin"
     member = await queries.find_member(session, **address, agent_id=who.agent_id)
     if member is None:
-        raise Forbidden("You are no member of this garden.", code="garden_forbidden")
+        raise Forbidden("You are not a member of this garden.", code="garden_forbidden")
     return garden, member["role"]
 
 
 async def require_writable(session: Session, who: Principal, *, garden_id: UUID, scope: str) -> None:
-    """Refuses a write into a garden by a reader or stranger (403), an unknown one (404), or another scope (422)."""
+    """Raise Forbidden unless the caller may write to the garden, NotFound, or Unprocessable for another scope."""
     garden, role = await _garden_and_role(session, who, garden_id)
     if role == "reader":
-        raise Forbidden("garden_id: a reader of this garden may not write in it.", code="garden_forbidden")
+        raise Forbidden("garden_id: readers of a garden cannot write to it.", code="garden_forbidden")
     if garden["scope"] != scope:
         raise Unprocessable(
-            f"scope: this garden is {garden['scope']}, and what grows in it is too.", code="garden_scope_mismatch"
+            f"scope: this garden has scope {garden['scope']}; what is written to it must have the same.",
+            code="garden_scope_mismatch",
         )
 
 
 async def require_readable(session: Session, who: Principal, *, garden_id: UUID) -> None:
-    """Refuses to read in a garden that is unknown (404) or that the caller is no member of (403)."""
+    """Raise NotFound for an unknown garden and Forbidden for one the caller is not a member of."""
     await _garden_and_role(session, who, garden_id)
 
 
 def _require_admin(role: str) -> None:
     if role != "admin":
-        raise Forbidden("Only an admin of the garden may do this.", code="garden_forbidden")
+        raise Forbidden("Only admins of the garden can do this.", code="garden_forbidden")
 
 
 async def _require_another_admin(session: Session, who: Principal, garden_id: UUID) -> None:
     if await queries.count_admins(session, tenant_id=who.tenant_id, garden_id=str(garden_id)) < 2:
-        raise Forbidden("The last admin of a garden has to stay; make another one first.", code="garden_last_admin")
+        raise Forbidden(
+            "A garden needs at least one admin; make another member an admin first.", code="garden_last_admin"
+        )

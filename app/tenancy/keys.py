@@ -1,4 +1,4 @@
-"""API keys: issue, list, rotate, revoke, and when each was last used."""
+"""API keys: issue, list, rotate, revoke, and record when each was last used."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,17 +11,16 @@ import psycopg
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.access import AGENT_SCOPES, SCOPES, Principal, acting_scope, format_key, hash_secret, new_id, new_secret
+from app.access import AGENT_SCOPES, SCOPES, Principal, Work, acting_scope, format_key, hash_secret, new_id, new_secret
 from app.audit import events as audit
-from app.db.database import Database, Row
+from app.db.database import Database, Row, Session
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from app.inputs import as_utc
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotate, RateLimits, Whoami
-from app.web.auth import Work
-from app.web.idempotency import Answer, Once
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -29,7 +28,7 @@ FLUSH_SECONDS = 30.0
 
 
 def whoami(who: Principal) -> Whoami:
-    """The caller as the service sees them."""
+    """Return the caller's identity, scopes and gardens."""
     return Whoami(
         tenant_id=who.tenant_id or None,
         project_id=who.project_id,
@@ -42,33 +41,28 @@ def whoami(who: Principal) -> Whoami:
 
 
 async def create_key(
-    db: Database, who: Principal, *, data: KeyCreate, once: Once, limits: dict[Work, int] | None = None
-) -> Answer:
-    """Issues a key; the answer is the only place where its secret appears. `limits` are those of the deployment."""
-    scope = acting_scope(who, data.tenant_id)
+    session: Session, who: Principal, *, data: KeyCreate, limits: dict[Work, int] | None = None
+) -> Outcome[KeyIssued]:
+    """Issue a key and return it with its secret, which is stored nowhere; `limits` are those of the deployment."""
     if who.kind != "platform":
-        _refuse_higher_limits(data.rate_limits, limits or {})
-    row = _new_row(who, data, scope.tenant_id)
+        _check_rate_limits(data.rate_limits, limits or {})
+    row = _new_row(who, data, acting_scope(who, data.tenant_id).tenant_id)
     secret = new_secret()
-    # Sealed: a stored answer must not keep the secret readable in the database.
-    async with once.tenant(db, scope, sealed=True) as step:
-        if step.stored:
-            return step.stored
-        await queries.insert_key(step.session, row={**row, "secret_hash": hash_secret(secret)})
-        details = {"issued": row["key_id"], "kind": row["kind"], "project_id": row["project_id"]}
-        await audit.record(step.session, "key_issue", key_id=who.key_id, **details)
-        return await step.answer(201, _issued(row, scope.tenant_id, secret))
+    await queries.insert_key(session, row={**row, "secret_hash": hash_secret(secret)})
+    details = {"issued": row["key_id"], "kind": row["kind"], "project_id": row["project_id"]}
+    await audit.record(session, "key_issue", key_id=who.key_id, **details)
+    return Outcome(_issued(row, row["tenant_id"], secret))
 
 
 def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
     if data.kind == "agent" and data.agent_id is None:
-        raise BadRequest("agent_id: an agent key names its agent.")
+        raise BadRequest("agent_id: required for a key of kind agent.")
     expires_at = None if data.expires_at is None else as_utc(data.expires_at, "expires_at")
     if expires_at is not None and expires_at <= datetime.now(UTC):
-        raise BadRequest("expires_at: must lie in the future.")
+        raise BadRequest("expires_at must be in the future.")
     if who.key_project is not None and data.project_id != who.key_project:
         raise Forbidden(
-            f"project_id: this key is bound to project {who.key_project} and issues keys for it only.",
+            f"project_id: this key is bound to project {who.key_project} and can issue keys only for it.",
             code="project_forbidden",
         )
     return {
@@ -86,10 +80,10 @@ def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
 
 
 def _granted_scopes(who: Principal, data: KeyCreate) -> list[str]:
-    mine = set(SCOPES) if who.kind == "platform" else set(who.scopes)
+    held = set(SCOPES) if who.kind == "platform" else set(who.scopes)
     if data.scopes is None:
-        standard = SCOPES if data.kind == "admin" else AGENT_SCOPES
-        return [scope for scope in standard if scope in mine]
+        defaults = SCOPES if data.kind == "admin" else AGENT_SCOPES
+        return [scope for scope in defaults if scope in held]
     unknown = sorted(set(data.scopes) - set(SCOPES))
     if unknown:
         raise BadRequest(
@@ -97,22 +91,22 @@ def _granted_scopes(who: Principal, data: KeyCreate) -> list[str]:
         )
     if data.kind == "agent" and "admin" in data.scopes:
         raise BadRequest("scopes: the scope admin needs a key of kind admin.", code="invalid_scope")
-    _refuse_escalation(who, data.scopes)
+    _check_no_escalation(who, data.scopes)
     return [scope for scope in SCOPES if scope in set(data.scopes)]
 
 
-def _refuse_escalation(who: Principal, scopes: Sequence[str]) -> None:
-    beyond = sorted(set(scopes) - who.scopes)
-    if who.kind != "platform" and beyond:
-        raise Forbidden(f"scopes: this key cannot grant {beyond[0]}, which it does not have.", code="scope_escalation")
+def _check_no_escalation(who: Principal, scopes: Sequence[str]) -> None:
+    missing = sorted(set(scopes) - who.scopes)
+    if who.kind != "platform" and missing:
+        raise Forbidden(f"scopes: this key lacks {missing[0]} and cannot grant it.", code="scope_escalation")
 
 
-def _refuse_higher_limits(wanted: RateLimits, limits: dict[Work, int]) -> None:
-    for work, most in limits.items():
-        asked: int | None = getattr(wanted, work)
-        if asked is not None and most and not 0 < asked <= most:
+def _check_rate_limits(requested: RateLimits, limits: dict[Work, int]) -> None:
+    for work, maximum in limits.items():
+        limit: int | None = getattr(requested, work)
+        if limit is not None and maximum and not 0 < limit <= maximum:
             raise Forbidden(
-                f"rate_limits.{work}: at most {most} a minute; only the platform gives more.",
+                f"rate_limits.{work}: at most {maximum} a minute; only the platform key can grant more.",
                 code="rate_limit_too_high",
             )
 
@@ -131,14 +125,14 @@ def _issued(row: dict[str, Any], tenant_id: str, secret: str) -> KeyIssued:
 
 
 def _present(row: Row) -> KeyRead:
-    shown: dict[str, Any] = {column.name: row[column.name] for column in queries.KEY_COLUMNS}
-    shown["key_id"] = UUID(str(row["key_id"]))
-    shown["rate_limits"] = msgspec.convert(row["rate_limits"], RateLimits)
-    return KeyRead(**shown)
+    fields: dict[str, Any] = {column.name: row[column.name] for column in queries.KEY_COLUMNS}
+    fields["key_id"] = UUID(str(row["key_id"]))
+    fields["rate_limits"] = msgspec.convert(row["rate_limits"], RateLimits)
+    return KeyRead(**fields)
 
 
 async def list_keys(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> KeyList:
-    """Keys in the caller's reach, oldest first; revoked ones stay listed."""
+    """Return a page of the keys the caller can reach, oldest first, revoked ones included."""
     scope = acting_scope(who, tenant_id)
     after = None if page.after is None else page.after[0]
     statement = queries.select_keys(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
@@ -147,7 +141,7 @@ async def list_keys(db: Database, who: Principal, *, tenant_id: str | None, page
 
 
 async def revoke_key(db: Database, who: Principal, *, tenant_id: str | None, key_id: UUID) -> None:
-    """Revokes a key: it is refused from the next request on, everywhere. Twice is no error."""
+    """Revoke a key, which every replica refuses from the next request on; revoking again changes nothing."""
     scope = acting_scope(who, tenant_id)
     async with db.tenant(scope) as session:
         found = await queries.lock_key(session, tenant_id=scope.tenant_id, key_id=str(key_id))
@@ -161,37 +155,33 @@ async def revoke_key(db: Database, who: Principal, *, tenant_id: str | None, key
 
 
 async def rotate_key(
-    db: Database, who: Principal, *, tenant_id: str | None, key_id: UUID, data: KeyRotate, once: Once
-) -> Answer:
-    """Gives a key a new secret; the old one works on for the grace period, by default not at all."""
-    scope = acting_scope(who, tenant_id)
+    session: Session, who: Principal, *, tenant_id: str | None, key_id: UUID, data: KeyRotate
+) -> Outcome[KeyIssued]:
+    """Give a key a new secret; the old one is refused at once, or after the grace period."""
+    address = {"tenant_id": acting_scope(who, tenant_id).tenant_id, "key_id": str(key_id)}
     secret = new_secret()
-    async with once.tenant(db, scope, sealed=True) as step:
-        if step.stored:
-            return step.stored
-        found = await queries.lock_key(step.session, tenant_id=scope.tenant_id, key_id=str(key_id))
-        if found is None:
-            raise _key_not_found()
-        if found["revoked_at"] is not None:
-            raise Conflict("A revoked key cannot be rotated; create a new one.", code="key_revoked")
-        _refuse_escalation(who, found["scopes"])
-        now = datetime.now(UTC)
-        await queries.update_key(
-            step.session,
-            tenant_id=scope.tenant_id,
-            key_id=str(key_id),
-            secret_hash=hash_secret(secret),
-            previous_hash=found["secret_hash"] if data.grace_seconds else None,
-            previous_until=now + timedelta(seconds=data.grace_seconds) if data.grace_seconds else None,
-            rotated_at=now,
-        )
-        details = {"rotated": str(key_id), "grace_seconds": data.grace_seconds}
-        await audit.record(step.session, "key_rotation", key_id=who.key_id, **details)
-        return await step.answer(200, _issued(found, scope.tenant_id, secret))
+    found = await queries.lock_key(session, **address)
+    if found is None:
+        raise _key_not_found()
+    if found["revoked_at"] is not None:
+        raise Conflict("A revoked key cannot be rotated; create a new one.", code="key_revoked")
+    _check_no_escalation(who, found["scopes"])
+    now = datetime.now(UTC)
+    await queries.update_key(
+        session,
+        **address,
+        secret_hash=hash_secret(secret),
+        previous_hash=found["secret_hash"] if data.grace_seconds else None,
+        previous_until=now + timedelta(seconds=data.grace_seconds) if data.grace_seconds else None,
+        rotated_at=now,
+    )
+    details = {"rotated": str(key_id), "grace_seconds": data.grace_seconds}
+    await audit.record(session, "key_rotation", key_id=who.key_id, **details)
+    return Outcome(_issued(found, address["tenant_id"], secret), created=False)
 
 
 async def replace_platform_key(owner: Database) -> dict[str, Any]:
-    """Stores a new platform key; needs the owner's connection, since the service itself may not."""
+    """Store a new platform key in place of the old one; needs the connection of the owner."""
     key_id, secret = new_id(), new_secret()
     async with owner.system() as session:
         await queries.insert_platform_key(
@@ -205,31 +195,31 @@ def _key_not_found() -> NotFound:
 
 
 class KeyUsage:
-    """Remembers when keys were used and writes it down every half minute, not on every request."""
+    """Records when keys were used, in batches every half minute instead of on every request."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._used: dict[str, dict[str, datetime]] = {}
 
     def note(self, who: Principal) -> None:
-        """Called for every admitted request."""
+        """Note one admitted request."""
         if who.tenant_id:
             self._used.setdefault(who.tenant_id, {})[who.key_id] = datetime.now(UTC)
 
     async def run(self) -> None:
-        """Flushes for ever."""
+        """Flush periodically until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
-        """Writes what has been noted; what cannot be written now is dropped, it is only a hint."""
+        """Write what was noted; drop what cannot be written now, since it is only informative."""
         used, self._used = self._used, {}
         for tenant_id, keys in used.items():
             try:
                 async with self._db.tenant(Scope(tenant_id=tenant_id, reach=CROSS_PROJECT)) as session:
-                    # Always in the same order, so that two replicas cannot wait for each other.
-                    for key_id, moment in sorted(keys.items()):
-                        await queries.update_key(session, tenant_id=tenant_id, key_id=key_id, last_used_at=moment)
+                    # In the order of key ids, so that two replicas cannot deadlock.
+                    for key_id, used_at in sorted(keys.items()):
+                        await queries.update_key(session, tenant_id=tenant_id, key_id=key_id, last_used_at=used_at)
             except (DBAPIError, psycopg.Error, Unavailable) as problem:
                 log.warning("key_usage_lost", error=type(problem).__name__)

@@ -1,4 +1,4 @@
-"""All SQL of the room tenancy."""
+"""All SQL of tenants, projects, keys and gardens."""
 
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,10 @@ from app.db.rls import OWNER_ROLE
 from app.errors import BadRequest, Conflict, NotFound, StartupError
 from app.tenancy.tables import api_keys, garden_members, gardens, platform_keys, projects, tenants
 
-# All tenants, for the platform key and the command line.
+# List all tenants, for the platform key and the command line.
 LIST_TENANTS = "SELECT * FROM list_tenants(%s, %s)"
-# A project's branch `main`, or the tenant's own: made when it is missing.
-MAIN_BRANCH = text("SELECT main_branch(:project)")
+# Create the branch `main` of a project, or of the tenant itself, where it is missing.
+MAIN_BRANCH = text("SELECT ensure_main_branch(:project)")
 
 KEY_COLUMNS = [
     api_keys.c[name]
@@ -32,7 +32,7 @@ _PROJECT_COLUMNS = (projects.c.project_id, projects.c.name, projects.c.created_a
 
 
 async def insert_tenant(session: Session, *, tenant_id: str, name: str, now: datetime) -> dict[str, Any] | None:
-    """A new tenant, or None when the id is taken."""
+    """Insert a tenant, or return None when the id is taken."""
     statement = upsert(tenants).values(tenant_id=tenant_id, name=name, created_at=now)
     made = await session.row(statement.on_conflict_do_nothing().returning(tenants))
     if made is not None:
@@ -41,14 +41,14 @@ async def insert_tenant(session: Session, *, tenant_id: str, name: str, now: dat
 
 
 async def find_tenant(session: Session, *, tenant_id: str) -> dict[str, Any] | None:
-    """The tenant of the scope."""
+    """Return the tenant of the scope, or None."""
     return await session.row(select(tenants).where(tenants.c.tenant_id == tenant_id))
 
 
 async def insert_project(
     session: Session, *, tenant_id: str, project_id: str, name: str, now: datetime
 ) -> dict[str, Any] | None:
-    """A new project, or None when the id is taken."""
+    """Insert a project, return None when the id is taken, or raise NotFound for an unknown tenant."""
     statement = upsert(projects).values(tenant_id=tenant_id, project_id=project_id, name=name, created_at=now)
     try:
         made = await session.row(statement.on_conflict_do_nothing().returning(*_PROJECT_COLUMNS))
@@ -60,17 +60,17 @@ async def insert_project(
 
 
 async def find_project(session: Session, *, tenant_id: str, project_id: str) -> dict[str, Any] | None:
-    """One project."""
+    """Return one project, or None."""
     return await session.row(select_project(tenant_id=tenant_id, project_id=project_id))
 
 
 def select_project(*, tenant_id: str, project_id: str) -> Any:
-    """One project."""
+    """Return the statement that reads one project."""
     return select(*_PROJECT_COLUMNS).where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
 
 
 async def lock_project(session: Session, *, tenant_id: str, project_id: str) -> dict[str, Any] | None:
-    """One project, locked until the transaction ends."""
+    """Return one project, locked until the transaction ends, or None."""
     return await session.row(
         select(*_PROJECT_COLUMNS)
         .where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
@@ -79,7 +79,7 @@ async def lock_project(session: Session, *, tenant_id: str, project_id: str) -> 
 
 
 async def update_project(session: Session, *, tenant_id: str, project_id: str, **values: Any) -> dict[str, Any]:
-    """Changes one project."""
+    """Update one project and return it."""
     row = await session.row(
         update(projects)
         .where(projects.c.tenant_id == tenant_id, projects.c.project_id == project_id)
@@ -91,7 +91,7 @@ async def update_project(session: Session, *, tenant_id: str, project_id: str, *
 
 
 def select_projects(*, tenant_id: str, after: str | None, limit: int) -> Any:
-    """Projects by id."""
+    """Return the statement that lists projects by id."""
     statement = select(*_PROJECT_COLUMNS).where(projects.c.tenant_id == tenant_id)
     if after is not None:
         statement = statement.where(projects.c.project_id > after)
@@ -99,7 +99,7 @@ def select_projects(*, tenant_id: str, after: str | None, limit: int) -> Any:
 
 
 async def insert_key(session: Session, *, row: dict[str, Any]) -> None:
-    """Stores a new key (its hash)."""
+    """Insert a key, or raise BadRequest for an unknown project and NotFound for an unknown tenant."""
     try:
         await session.execute(insert(api_keys).values(**row))
     except IntegrityError as problem:
@@ -112,12 +112,12 @@ async def insert_key(session: Session, *, row: dict[str, Any]) -> None:
 
 
 async def insert_platform_key(session: Session, *, key_id: str, secret_hash: bytes, now: datetime) -> None:
-    """Replaces the platform key, as the owner: the ones before stop working."""
+    """Insert a platform key and revoke the others, or raise StartupError unless connected as the owner."""
     try:
         await session.execute(text(f"SET LOCAL ROLE {OWNER_ROLE}"))
     except DBAPIError as problem:
         raise StartupError(
-            f"A platform key is stored by {OWNER_ROLE}: set DATABASE_MIGRATION_URL accordingly, or set PLATFORM_KEY in "
+            f"Only {OWNER_ROLE} can store a platform key: set DATABASE_MIGRATION_URL accordingly, or PLATFORM_KEY in "
             "the environment of the service instead."
         ) from problem
     await session.execute(update(platform_keys).where(platform_keys.c.revoked_at.is_(None)).values(revoked_at=now))
@@ -125,7 +125,7 @@ async def insert_platform_key(session: Session, *, key_id: str, secret_hash: byt
 
 
 async def lock_key(session: Session, *, tenant_id: str, key_id: str) -> dict[str, Any] | None:
-    """One key, locked until the transaction ends."""
+    """Return one key, locked until the transaction ends, or None."""
     return await session.row(
         select(*KEY_COLUMNS, api_keys.c.secret_hash)
         .where(api_keys.c.tenant_id == tenant_id, api_keys.c.key_id == key_id)
@@ -134,7 +134,7 @@ async def lock_key(session: Session, *, tenant_id: str, key_id: str) -> dict[str
 
 
 def select_keys(*, tenant_id: str, after: str | None, limit: int) -> Any:
-    """Keys by id, which is the order of their making."""
+    """Return the statement that lists keys by id, which is the order of creation."""
     statement = select(*KEY_COLUMNS).where(api_keys.c.tenant_id == tenant_id)
     if after is not None:
         statement = statement.where(api_keys.c.key_id > after)
@@ -142,30 +142,30 @@ def select_keys(*, tenant_id: str, after: str | None, limit: int) -> Any:
 
 
 async def update_key(session: Session, *, tenant_id: str, key_id: str, **values: Any) -> None:
-    """Changes one key."""
+    """Update one key."""
     await session.execute(
         update(api_keys).where(api_keys.c.tenant_id == tenant_id, api_keys.c.key_id == key_id).values(**values)
     )
 
 
 async def insert_garden(session: Session, *, row: dict[str, Any]) -> dict[str, Any]:
-    """A new garden."""
+    """Insert a garden, or raise Conflict when its slug is taken."""
     try:
         made = await session.row(insert(gardens).values(**row).returning(*GARDEN_COLUMNS))
     except IntegrityError as problem:
-        raise Conflict(f"slug: there is a garden {row['slug']} already.", code="garden_exists") from problem
+        raise Conflict(f"slug: a garden {row['slug']} already exists.", code="garden_exists") from problem
     assert made is not None
     return made
 
 
 async def find_garden(session: Session, *, tenant_id: str, garden_id: str, lock: bool = False) -> dict[str, Any] | None:
-    """One garden of the project; locked, changes of its members are serialised."""
+    """Return one garden, or None; with `lock`, concurrent changes of its members wait."""
     statement = select(*GARDEN_COLUMNS).where(gardens.c.tenant_id == tenant_id, gardens.c.garden_id == garden_id)
     return await session.row(statement.with_for_update() if lock else statement)
 
 
 async def update_garden(session: Session, *, tenant_id: str, garden_id: str, **values: Any) -> dict[str, Any]:
-    """Changes name or description."""
+    """Update one garden and return it."""
     row = await session.row(
         update(gardens)
         .where(gardens.c.tenant_id == tenant_id, gardens.c.garden_id == garden_id)
@@ -177,7 +177,7 @@ async def update_garden(session: Session, *, tenant_id: str, garden_id: str, **v
 
 
 def select_gardens(*, tenant_id: str, project_id: str, member: str | None, after: str | None, limit: int) -> Any:
-    """Gardens of the project by slug; only those `member` belongs to, when one is named."""
+    """Return the statement that lists gardens by slug, of `member` alone when given."""
     conditions = [gardens.c.tenant_id == tenant_id, gardens.c.project_id == project_id]
     if member is not None:
         m = garden_members.c
@@ -190,7 +190,7 @@ def select_gardens(*, tenant_id: str, project_id: str, member: str | None, after
 
 
 async def find_member(session: Session, *, tenant_id: str, garden_id: str, agent_id: str) -> dict[str, Any] | None:
-    """One membership."""
+    """Return one membership, or None."""
     c = garden_members.c
     return await session.row(
         select(*MEMBER_COLUMNS).where(c.tenant_id == tenant_id, c.garden_id == garden_id, c.agent_id == agent_id)
@@ -198,7 +198,7 @@ async def find_member(session: Session, *, tenant_id: str, garden_id: str, agent
 
 
 def select_members(*, tenant_id: str, garden_id: str, after: str | None, limit: int) -> Any:
-    """Members of a garden by agent."""
+    """Return the statement that lists members of a garden by agent id."""
     c = garden_members.c
     statement = select(*MEMBER_COLUMNS).where(c.tenant_id == tenant_id, c.garden_id == garden_id)
     if after is not None:
@@ -207,7 +207,7 @@ def select_members(*, tenant_id: str, garden_id: str, after: str | None, limit: 
 
 
 async def upsert_member(session: Session, *, row: dict[str, Any]) -> dict[str, Any]:
-    """Adds a member or changes their role."""
+    """Insert a member or update their role, and return them."""
     statement = (
         upsert(garden_members)
         .values(**row)
@@ -220,7 +220,7 @@ async def upsert_member(session: Session, *, row: dict[str, Any]) -> dict[str, A
 
 
 async def delete_member(session: Session, *, tenant_id: str, garden_id: str, agent_id: str) -> None:
-    """Removes a member."""
+    """Delete a member."""
     c = garden_members.c
     await session.execute(
         delete(garden_members).where(c.tenant_id == tenant_id, c.garden_id == garden_id, c.agent_id == agent_id)
@@ -228,7 +228,7 @@ async def delete_member(session: Session, *, tenant_id: str, garden_id: str, age
 
 
 async def count_admins(session: Session, *, tenant_id: str, garden_id: str) -> int:
-    """How many admins a garden has."""
+    """Return how many admins a garden has."""
     c = garden_members.c
     found = await session.row(
         select(func.count().label("admins")).where(

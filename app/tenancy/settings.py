@@ -1,4 +1,4 @@
-"""What a project decides about its pipeline: modes, limits and models; every job reads them anew."""
+"""Pipeline settings of a project: modes, limits and models, read again by every job."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.access import Principal, acting_scope
 from app.audit import events as audit
-from app.db.database import Database, Row
+from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.inputs import invalid_body
@@ -39,42 +39,42 @@ DocumentBytes = Annotated[int, Meta(ge=1_024, le=104_857_600)]
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pipeline of a project does."""
+    """How notes of a project are extracted, reranked and maintained."""
 
     enabled: bool = False
-    """Whether notes are extracted at all."""
+    """Whether notes are extracted."""
     shadow_mode: bool = False
-    """Propose and put on record, write nothing."""
+    """Record proposals without writing them."""
     allow_update_delete: bool = False
-    """Full mode: proposals may change and forget notes that are there."""
+    """Full mode: proposals may change and delete existing notes."""
     graph_enabled: bool = False
-    """Write facts from what is said to be related to what, and let recall use them as a boost."""
+    """Write facts from extracted relations, and let recall use them as a boost."""
     autonomous_enabled: bool = False
-    """Look after the project's health every maintenance_interval_ms."""
+    """Run maintenance every maintenance_interval_ms."""
     mutations_frozen: bool = False
-    """The brake: nothing is written, as in shadow mode."""
+    """Stop all writes of the pipeline, as in shadow mode."""
     autonomous_frozen: bool = False
-    """The brake of the scheduled maintenance."""
+    """Stop scheduled maintenance."""
     extraction_provider: Provider = "ollama"
-    """Who runs the model; where it answers is the installation's to say."""
+    """Which kind of server runs the model; its address is a setting of the installation."""
     extraction_model: ModelName = "qwen3:4b"
     extraction_timeout: ExtractionTimeout = 45_000
-    """Milliseconds a model may take for one answer."""
+    """Milliseconds a model may take for one completion."""
     extraction_token_budget: Tokens | None = None
-    """Tokens that may be spent in a period; spent, extraction stops and writing goes on. null: no limit."""
+    """Tokens that may be used in a period; then extraction stops while notes are still accepted. null: no limit."""
     extraction_budget_period: Period = "month"
     worker_poll_ms: Poll = 2_000
-    """Taken and kept; workers are woken when there is work, so nothing waits for it."""
+    """Accepted and stored without effect: workers are notified of new work."""
     worker_max_retries: Retries = 3
-    """How often an extraction or a document is tried."""
+    """Attempts at one extraction or document."""
     lease_timeout_ms: LeaseTimeout = 300_000
-    """Milliseconds one attempt may take as a whole."""
+    """Milliseconds one attempt may take in total."""
     min_fact_confidence_for_write: Fraction = 0.7
-    """Statements less sure than this are not written."""
+    """Facts below this confidence are not written."""
     min_confidence_for_update_delete: Fraction = 0.8
-    """Proposals to change or forget that are less sure than this are not applied."""
+    """Proposals to change or delete below this confidence are not applied."""
     graph_boost_weight: Fraction = 0.15
-    """How far notes about the entities of a query are lifted: s = (1 - w) * s + w."""
+    """How much notes about the entities of a query are boosted: s = (1 - w) * s + w."""
     graph_boost_timeout_ms: BoostTimeout = 500
     reranker_enabled: bool = False
     reranker_model: RerankerModel = ""
@@ -82,27 +82,27 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     reranker_timeout_ms: RerankerTimeout = 2_000
     maintenance_interval_ms: MaintenanceInterval = 1_800_000
     maintenance_mode: MaintenanceMode = "observe"
-    """observe: only say what should be repaired; execute: repair it."""
+    """observe: only recommend repairs; execute: run them."""
     repair_reembed_cooldown_ms: ReembedCooldown = 300_000
     repair_reembed_hourly_budget: HourlyBudget = 10
     repair_requeue_cooldown_ms: RequeueCooldown = 60_000
     repair_requeue_hourly_budget: HourlyBudget = 50
     document_worker_interval_ms: DocumentInterval = 10_000
-    """Taken and kept; workers are woken when there is work, so nothing waits for it."""
+    """Accepted and stored without effect: workers are notified of new work."""
     document_chunk_size: ChunkSize = 2_000
     """Characters of a chunk."""
     document_chunk_overlap: ChunkOverlap = 200
-    """Characters a chunk shares with the one before; less than document_chunk_size."""
+    """Characters a chunk shares with the previous one; less than document_chunk_size."""
     document_max_content_bytes: DocumentBytes = 10_485_760
 
     @property
     def writes(self) -> bool:
-        """Whether what is proposed may be written."""
+        """Whether proposals may be written."""
         return self.enabled and not self.shadow_mode and not self.mutations_frozen
 
     @property
     def mode(self) -> Literal["off", "shadow", "controlled_write", "full"]:
-        """What the flags amount to."""
+        """The mode that the flags result in."""
         if not self.enabled:
             return "off"
         if not self.writes:
@@ -114,19 +114,34 @@ FIELDS = frozenset(PipelineSettings.__struct_fields__)
 
 
 def read_settings(settings: dict[str, Any]) -> PipelineSettings:
-    """The pipeline's part of a project's settings as they are stored."""
+    """Return the pipeline settings among the stored settings of a project."""
     return msgspec.convert(settings.get("pipeline", {}), PipelineSettings)
 
 
 async def find_settings(db: Database, who: Scope) -> PipelineSettings:
-    """What holds for the project that somebody, or a job, works in."""
+    """Return the pipeline settings of the scope's project, or the defaults."""
     statement = queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or "")
     rows = await db.fetch(who, statement)
     return read_settings(rows[0]["settings"]) if rows else PipelineSettings()
 
 
+async def load_settings(session: Session, who: Scope) -> PipelineSettings:
+    """Return the settings of the caller's project within an open transaction."""
+    row = await session.row(queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or ""))
+    return PipelineSettings() if row is None else read_settings(row["settings"])
+
+
+async def lock_settings(session: Session, who: Scope) -> PipelineSettings:
+    """Lock the caller's project until the transaction ends and return its settings, or raise NotFound."""
+    statement = queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or "")
+    row = await session.row(statement.with_for_update(key_share=True))
+    if row is None:
+        raise _project_not_found()
+    return read_settings(row["settings"])
+
+
 async def get_settings(db: Database, who: Principal, *, project_id: str) -> PipelineSettings:
-    """What holds for a project, with the defaults of what nobody set."""
+    """Return the pipeline settings of a project, defaults included, or raise NotFound."""
     _check_project(who, project_id)
     statement = queries.select_project(tenant_id=who.tenant_id, project_id=project_id)
     rows = await db.fetch(who.across_projects(), statement)
@@ -136,9 +151,9 @@ async def get_settings(db: Database, who: Principal, *, project_id: str) -> Pipe
 
 
 async def put_settings(db: Database, who: Principal, *, project_id: str, changes: dict[str, Any]) -> PipelineSettings:
-    """Changes what is named; what is not named stays, null sets a default back."""
+    """Change the given settings and return all of them; null restores a default."""
     if unknown := sorted(changes.keys() - FIELDS):
-        raise BadRequest(f"{unknown[0]}: there is no such setting; GET tells which there are.", code="invalid_setting")
+        raise BadRequest(f"{unknown[0]}: unknown setting; GET lists all settings.", code="invalid_setting")
     scope = acting_scope(who, None)
     _check_project(who, project_id)
     address = {"tenant_id": scope.tenant_id, "project_id": project_id}
@@ -146,20 +161,21 @@ async def put_settings(db: Database, who: Principal, *, project_id: str, changes
         found = await queries.lock_project(session, **address)
         if found is None:
             raise _project_not_found()
-        kept: Row = {**found["settings"].get("pipeline", {}), **changes}
-        kept = {name: value for name, value in kept.items() if value is not None}
-        settings = _checked(kept)
+        pipeline: Row = {**found["settings"].get("pipeline", {}), **changes}
+        pipeline = {name: value for name, value in pipeline.items() if value is not None}
+        settings = _checked(pipeline)
         if changes:
-            stored = {**found["settings"], "pipeline": kept}
+            stored = {**found["settings"], "pipeline": pipeline}
             await queries.update_project(session, **address, settings=stored, name=found["name"])
             details = {"action": "pipeline_settings", "project_id": project_id, "changed": sorted(changes)}
             await audit.record(session, "admin_action", key_id=who.key_id, **details)
     return settings
 
 
-def _checked(kept: Row) -> PipelineSettings:
+def _checked(pipeline: Row) -> PipelineSettings:
+    """Return the settings, or raise BadRequest for values that are invalid alone or together."""
     try:
-        settings = msgspec.convert(kept, PipelineSettings)
+        settings = msgspec.convert(pipeline, PipelineSettings)
     except msgspec.ValidationError as problem:
         raise invalid_body(problem, PipelineSettings) from problem
     if settings.document_chunk_overlap >= settings.document_chunk_size:
@@ -170,7 +186,7 @@ def _checked(kept: Row) -> PipelineSettings:
         except ValueError as problem:
             raise BadRequest(f"reranker_model: {problem}") from problem
         if spec.provider not in ("openai", "voyage") or not spec.model:
-            raise BadRequest("reranker_model: name a provider and its model, such as voyage/rerank-2-lite.")
+            raise BadRequest("reranker_model: give a provider and its model, such as voyage/rerank-2-lite.")
     return settings
 
 

@@ -1,4 +1,4 @@
-"""Tables of the room tenancy."""
+"""Tables of tenants, projects, keys and gardens."""
 
 from sqlalchemy import (
     ARRAY,
@@ -71,7 +71,7 @@ api_keys = Table(
     ForeignKeyConstraint(["tenant_id", "project_id"], ["projects.tenant_id", "projects.project_id"]),
     CheckConstraint("kind IN ('agent', 'admin')", name="kind"),
     CheckConstraint("octet_length(secret_hash) = 32", name="secret_hash"),
-    # Not unique: distributed by tenant, uniqueness across tenants could not be kept. Ids are UUIDv7.
+    # Not unique: a table distributed by tenant cannot keep uniqueness across tenants. Ids are UUIDv7.
     Index("api_keys_lookup_idx", "key_id"),
     info={"rls": Rule.REACH, "grants": "SELECT, INSERT, UPDATE"},
 )
@@ -102,7 +102,7 @@ gardens = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id", "garden_id"),
     UniqueConstraint("tenant_id", "project_id", "slug", name="gardens_slug_key"),
-    # What a member row refers to: its project is then the garden's, whatever a writer says.
+    # The target of garden_members' foreign key, which makes a member's project that of its garden.
     UniqueConstraint("tenant_id", "project_id", "garden_id", name="gardens_project_key"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["projects.tenant_id", "projects.project_id"]),
     CheckConstraint("slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'", name="slug"),

@@ -1,4 +1,4 @@
-"""Tenants and projects: use cases."""
+"""Use cases of tenants and projects."""
 
 from datetime import UTC, datetime
 
@@ -6,11 +6,12 @@ import msgspec
 
 from app.access import Principal, acting_scope
 from app.audit import events as audit
-from app.db.database import Database, Row
+from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.inputs import as_utc
 from app.jobs.queue import NewJob, enqueue
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
@@ -25,31 +26,24 @@ from app.tenancy.schemas import (
     TenantList,
     TenantRead,
 )
-from app.web.idempotency import Answer, Once
 
-# The pipeline's are read and set under a path of their own; the other is a mark of retention, told by diagnostics.
-NOT_SHOWN = ("pipeline", "notes_complete_since")
+# Pipeline settings have their own path; diagnostics report how far back notes are complete.
+INTERNAL_SETTINGS = ("pipeline", "notes_complete_since")
 
 
-async def create_tenant(db: Database, *, data: TenantCreate, once: Once) -> Answer:
-    """Makes a tenant; one that is there already is answered as it is."""
-    scope = Scope(tenant_id=data.tenant_id)
-    async with once.tenant(db, scope) as step:
-        if step.stored:
-            return step.stored
-        now = datetime.now(UTC)
-        made = await queries.insert_tenant(step.session, tenant_id=data.tenant_id, name=data.name, now=now)
-        found = made or await queries.find_tenant(step.session, tenant_id=data.tenant_id)
-        assert found is not None
-        if made:
-            await audit.record(step.session, "admin_action", key_id=once.who.key_id, action="tenant_create")
-        return await step.answer(
-            201 if made else 200, TenantCreated(tenant=TenantRead(**found), created=made is not None)
-        )
+async def create_tenant(session: Session, who: Principal, *, data: TenantCreate) -> Outcome[TenantCreated]:
+    """Create a tenant, or return the one that has this id."""
+    created = await queries.insert_tenant(session, tenant_id=data.tenant_id, name=data.name, now=datetime.now(UTC))
+    found = created or await queries.find_tenant(session, tenant_id=data.tenant_id)
+    assert found is not None
+    if created:
+        await audit.record(session, "admin_action", key_id=who.key_id, action="tenant_create")
+    is_new = created is not None
+    return Outcome(TenantCreated(tenant=TenantRead(**found), created=is_new), created=is_new)
 
 
 async def list_tenants(db: Database, *, page: Page) -> TenantList:
-    """All tenants, by id."""
+    """Return a page of all tenants, by id."""
     after = None if page.after is None else page.after[0]
     rows, next_cursor = page.cut(
         await db.call(queries.LIST_TENANTS, (after, page.limit + 1)), key=lambda row: [row["tenant_id"]]
@@ -57,35 +51,30 @@ async def list_tenants(db: Database, *, page: Page) -> TenantList:
     return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor)
 
 
-async def create_project(db: Database, who: Principal, *, data: ProjectCreate, once: Once) -> Answer:
-    """Makes a project; one that is there already is answered as it is."""
-    scope = acting_scope(who, data.tenant_id)
+async def create_project(session: Session, who: Principal, *, data: ProjectCreate) -> Outcome[ProjectCreated]:
+    """Create a project, or return the one that has this id; a key bound to a project can create no other."""
     if who.key_project is not None and data.project_id != who.key_project:
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
-    async with once.tenant(db, scope) as step:
-        if step.stored:
-            return step.stored
-        address = {"tenant_id": scope.tenant_id, "project_id": data.project_id}
-        made = await queries.insert_project(step.session, **address, name=data.name, now=datetime.now(UTC))
-        found = made or await queries.find_project(step.session, **address)
-        assert found is not None
-        if made:
-            details = {"action": "project_create", "project_id": data.project_id}
-            await audit.record(step.session, "admin_action", key_id=who.key_id, **details)
-        return await step.answer(
-            201 if made else 200, ProjectCreated(project=present_project(found), created=made is not None)
-        )
+    address = {"tenant_id": acting_scope(who, data.tenant_id).tenant_id, "project_id": data.project_id}
+    created = await queries.insert_project(session, **address, name=data.name, now=datetime.now(UTC))
+    found = created or await queries.find_project(session, **address)
+    assert found is not None
+    if created:
+        details = {"action": "project_create", "project_id": data.project_id}
+        await audit.record(session, "admin_action", key_id=who.key_id, **details)
+    is_new = created is not None
+    return Outcome(ProjectCreated(project=present_project(found), created=is_new), created=is_new)
 
 
 def present_project(row: Row) -> ProjectRead:
-    """A project as it goes out."""
-    settings = {name: value for name, value in row["settings"].items() if name not in NOT_SHOWN}
-    shown: Row = {**row, "settings": msgspec.convert(settings, ProjectSettings)}
-    return ProjectRead(**shown)
+    """Return a project as callers see it."""
+    settings = {name: value for name, value in row["settings"].items() if name not in INTERNAL_SETTINGS}
+    fields: Row = {**row, "settings": msgspec.convert(settings, ProjectSettings)}
+    return ProjectRead(**fields)
 
 
 async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectRead:
-    """Changes a project's name and settings; what is not named stays."""
+    """Change the name and settings of a project that are given, or raise NotFound."""
     scope = acting_scope(who, data.tenant_id)
     if who.key_project not in (None, project_id):
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
@@ -104,7 +93,7 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
         settings = {**found["settings"], **{name: changes[name] for name in changes if name != "name"}}
         if isinstance(floor := settings.get("as_of_floor"), datetime):
             if floor > datetime.now(UTC):
-                raise BadRequest("as_of_floor: lies in the future; nothing could be looked back at then.")
+                raise BadRequest("as_of_floor must not be in the future.")
             settings["as_of_floor"] = as_utc(floor, "as_of_floor").isoformat()
         settings = {name: value for name, value in settings.items() if value is not None}
         row = await queries.update_project(
@@ -119,7 +108,7 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
 
 
 async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> ProjectList:
-    """Projects in the caller's reach, by id."""
+    """Return a page of the projects the caller can reach, by id."""
     scope = acting_scope(who, tenant_id)
     after = None if page.after is None else page.after[0]
     statement = queries.select_projects(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)

@@ -1,4 +1,4 @@
-"""The HTTP edge: authentication, guards, error envelope, cursors, idempotency, rate limits, health."""
+"""The web layer: authentication, guards, error envelope, idempotency, rate limits, health and reference."""
 
 from app.domains import Domain
 

@@ -1,45 +1,45 @@
-"""Authentication and access: who calls, in which project, and may they?
+"""Authentication of keys and access control of routes.
 
-Every request asks the database (one call), so a revoked key stops at the next request on every replica. On the hot
-path the same call also answers the question.
+Every request looks its key up in the database, so a revoked key is refused by every replica from the next request on.
+On the hot path one round trip both authenticates and runs the query.
 """
 
 import hmac
 import re
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from app.access import PLATFORM_KEY_ID, Kind, Principal, hash_secret, require_project
-from app.db.database import Database
+from app.access import PLATFORM_KEY_ID, Kind, Principal, Work, hash_secret, require_project
+from app.db.database import Database, Row
+from app.db.scope import ScopedFunction
 from app.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from app.web import queries
 
 PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
-Work = Literal["read", "write", "admin", "expand"]
 
 KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
 _NO_LIMITS: dict[str, int] = {}
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route demands; every route under /v1 declares one."""
+    """What a route requires of the caller; every route under /v1 declares one."""
 
     work: Work
-    besides: Work | None = None
-    """A second budget it draws on, for what is dearer than most."""
+    also_counts_as: Work | None = None
+    """A second rate limit it counts against, for expensive requests."""
     scopes: tuple[str, ...] = ()
-    """One of these; none means any key will do."""
+    """The key needs one of these; empty: none."""
     kinds: tuple[Kind, ...] = ("agent", "admin")
     project: bool = True
-    """Whether the route works inside a project."""
+    """Whether the caller must be in a project."""
     hot: bool = False
-    """The handler's own call authenticates."""
+    """Whether the handler authenticates by itself, in one round trip with its query."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What the caller presented."""
+    """The key and project that the caller sent."""
 
     key_id: str
     secret: str
@@ -50,41 +50,43 @@ class Credentials(msgspec.Struct, frozen=True):
         return hash_secret(self.secret)
 
     def arguments(self) -> tuple[UUID, bytes, str]:
-        """The arguments of `authenticate`."""
+        """Return the arguments of `authenticate`."""
         return (UUID(self.key_id), self.secret_hash, self.project)
 
 
 def parse_credentials(authorization: str | None, project: str | None) -> Credentials:
-    """Reads the two headers; what cannot be a key is refused without asking the database."""
+    """Parse the two headers, or raise Unauthenticated or BadRequest without asking the database."""
     if not authorization:
         raise Unauthenticated("Send your key as `Authorization: Bearer pk_...`.", code="key_missing")
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise Unauthenticated("Send your key as `Authorization: Bearer pk_...`.", code="key_missing")
-    wanted = project or ""
-    if wanted and not PROJECT_FORM.match(wanted):
-        raise BadRequest("X-Project-Id: not a project id (a-z, 0-9, _ and -, at most 63).", code="invalid_project")
+    project_id = project or ""
+    if project_id and not PROJECT_FORM.match(project_id):
+        raise BadRequest(
+            "X-Project-Id: not a project id; use a-z, 0-9, _ and -, at most 63 characters.", code="invalid_project"
+        )
     token = token.strip()
     match = KEY_FORM.match(token)
     if match is None:
-        return Credentials(PLATFORM_KEY_ID, token, wanted)
-    return Credentials(str(UUID(match[1])), match[2], wanted)
+        return Credentials(PLATFORM_KEY_ID, token, project_id)
+    return Credentials(str(UUID(match[1])), match[2], project_id)
 
 
 class Authenticator:
-    """Turns credentials into a principal."""
+    """Finds the principal of credentials."""
 
     def __init__(self, db: Database, platform_key: str | None) -> None:
         self._db = db
         self._platform_hash = hash_secret(platform_key) if platform_key else None
         match = KEY_FORM.match(platform_key or "")
-        # A platform key may look like any other key; then its own id and secret are compared.
+        # A platform key may have the form of other keys; then its id and secret are compared.
         self._platform_id = str(UUID(match[1])) if match else PLATFORM_KEY_ID
         if match:
             self._platform_hash = hash_secret(match[2])
 
     def platform(self, credentials: Credentials) -> Principal | None:
-        """The platform key of the environment, which no database knows."""
+        """Return the platform principal when the credentials are the PLATFORM_KEY of the environment."""
         if (
             self._platform_hash is not None
             and credentials.key_id == self._platform_id
@@ -94,7 +96,7 @@ class Authenticator:
         return None
 
     async def authenticate(self, credentials: Credentials) -> Principal:
-        """Asks the database who this is: one round trip."""
+        """Return the principal or raise Unauthenticated, Forbidden or NotFound, in one round trip."""
         if (platform := self.platform(credentials)) is not None:
             return platform
         if credentials.key_id == PLATFORM_KEY_ID:
@@ -102,20 +104,20 @@ class Authenticator:
         (row,) = await self._db.call(queries.AUTHENTICATE, credentials.arguments())
         return principal_from(row, credentials)
 
-    async def hot(
-        self, query: str, credentials: Credentials, *arguments: Any
-    ) -> tuple[Principal, list[dict[str, Any]]]:
-        """Authenticates and answers in one round trip; `query` comes from `hot_query`."""
+    async def call(
+        self, function: ScopedFunction, credentials: Credentials, *arguments: Any
+    ) -> tuple[Principal, list[Row]]:
+        """Authenticate and call a function in the caller's scope, in one round trip; the platform key gets no rows."""
         if (platform := self.platform(credentials)) is not None:
             return platform, []
         if credentials.key_id == PLATFORM_KEY_ID:
             raise _unknown_key()
-        rows = await self._db.call(query, (*credentials.arguments(), *arguments))
+        rows = await self._db.call(queries.authenticated_call(function), (*credentials.arguments(), *arguments))
         return principal_from(rows[0], credentials), rows
 
 
 def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:
-    """The principal a row of `authenticate` describes, or the reason why there is none."""
+    """Return the principal that a row of `authenticate` describes, or raise the error it describes."""
     outcome = row["who_outcome"]
     if outcome == "ok":
         limits: str = row["who_rate_limits"]
@@ -135,18 +137,18 @@ def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:
     if outcome == "expired":
         raise Unauthenticated("This key has expired; ask your administrator for a new one.", code="key_expired")
     if outcome == "project_forbidden":
-        raise Forbidden("X-Project-Id: this key belongs to another project.", code="project_forbidden")
+        raise Forbidden("X-Project-Id: this key is bound to another project.", code="project_forbidden")
     if outcome == "project_unknown":
         raise NotFound("X-Project-Id: there is no such project.", code="project_not_found")
     raise _unknown_key()
 
 
 def _unknown_key() -> Unauthenticated:
-    return Unauthenticated("This key is not known; check that it was copied whole.", code="key_unknown")
+    return Unauthenticated("This key is unknown; check that it was copied completely.", code="key_unknown")
 
 
 def check_access(access: Access, who: Principal) -> None:
-    """Refuses a caller who may not use this route."""
+    """Raise Forbidden or BadRequest unless the caller may use the route."""
     if who.kind not in access.kinds:
         raise Forbidden(f"This needs a key of kind {' or '.join(access.kinds)}.", code="wrong_key_kind")
     if access.scopes and who.kind != "platform" and who.scopes.isdisjoint(access.scopes):

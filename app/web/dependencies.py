@@ -1,4 +1,4 @@
-"""What a domain gives its handlers, and what has to run and to be closed for it."""
+"""Dependencies that domains provide to their handlers, with background tasks and cleanup."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -10,20 +10,20 @@ from app.db.database import Database
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a domain builds its dependencies from."""
+    """The dependencies from which domains build their own."""
 
     db: Database
     settings: Settings
 
 
 class Provided(msgspec.Struct, frozen=True, kw_only=True):
-    """What one domain provides."""
+    """The dependencies of one domain."""
 
     values: dict[str, Any] = msgspec.field(default_factory=dict)
-    """By the names handlers ask for them."""
+    """Values by the parameter names of handlers."""
     check: Callable[[], Awaitable[None]] | None = None
     """Raises StartupError when the service must not start."""
     background: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
-    """Run as long as the service does."""
+    """Tasks that run as long as the service does."""
     close: tuple[Callable[[], Awaitable[None]], ...] = ()
-    """Awaited in order when the service stops, before the database is closed."""
+    """Awaited in this order when the service stops, before the database is closed."""

@@ -1,4 +1,4 @@
-"""The outermost layer: request ids, input no layer below could store, the access log, metrics and spans."""
+"""The outermost ASGI layer: request ids, rejection of invalid text, access log, metrics and spans."""
 
 import re
 import time
@@ -22,7 +22,7 @@ QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})
 
 
 class Edge:
-    """Wraps the application; whatever happens inside, one line is logged and one answer sent."""
+    """Wraps the application so that every request gets an id, one log line, metrics and a span."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -46,9 +46,9 @@ class Edge:
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            problem = _unstorable(scope)
+            problem = _invalid_text(scope)
             if problem is not None:
-                await _refuse(send_with_id, problem, request_id)
+                await _send_error(send_with_id, problem, request_id)
             else:
                 with span("http.request", method=scope["method"]) as current:
                     await self.app(scope, receive, send_with_id)
@@ -80,12 +80,12 @@ class Edge:
 
 
 def _route(scope: Any) -> str:
-    # A raw path may hold ids or worse; what matched no template is one label.
+    # A raw path may contain ids; paths that match no template share one label.
     return scope.get("path_template") or "unmatched"
 
 
 def _read_headers(headers: Any, state: dict[str, Any]) -> str:
-    """Takes what every request needs from its headers in one pass, and answers the request id."""
+    """Read the headers that every request needs in one pass, and return the request id."""
     request_id = None
     for name, value in headers:
         if name in WANTED_HEADERS:
@@ -96,7 +96,7 @@ def _read_headers(headers: Any, state: dict[str, Any]) -> str:
     return state["request_id"]
 
 
-def _unstorable(scope: Any) -> AppError | None:
+def _invalid_text(scope: Any) -> AppError | None:
     for part, raw in (("path", scope.get("raw_path") or scope["path"].encode()), ("query", scope["query_string"])):
         decoded = unquote_to_bytes(raw)
         if b"\0" in decoded:
@@ -108,7 +108,7 @@ def _unstorable(scope: Any) -> AppError | None:
     return None
 
 
-async def _refuse(send: Any, problem: AppError, request_id: str) -> None:
+async def _send_error(send: Any, problem: AppError, request_id: str) -> None:
     body = encode_error(problem, request_id)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

@@ -1,4 +1,4 @@
-"""The error envelope: one shape for our errors, the framework's and everything unforeseen."""
+"""The error envelope: one shape for application errors, framework errors and unexpected ones."""
 
 from typing import Any, cast
 
@@ -23,17 +23,17 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 FRAMEWORK_CODES = {
     400: ("invalid_request", "The request could not be read."),
-    404: ("not_found", "There is nothing at this address."),
-    405: ("method_not_allowed", "This address does not answer that method."),
-    413: ("body_too_large", "The request body is over the limit of this service (MAX_BODY_BYTES)."),
+    404: ("not_found", "There is no such path."),
+    405: ("method_not_allowed", "This path does not support the method."),
+    413: ("body_too_large", "The request body exceeds the limit of this service (MAX_BODY_BYTES)."),
     415: ("unsupported_media_type", "Send the body as JSON."),
 }
-# What a statement may run into when the data itself cannot be stored: the caller's fault, not ours.
+# SQLSTATE classes of values that cannot be stored, which the caller has to fix.
 DATA_STATES = ("22",)
 
 
 class FrameworkError(AppError):
-    """What the framework refuses, in our words."""
+    """An error of the framework with one of our codes and messages."""
 
     def __init__(self, problem: HTTPException) -> None:
         code, message = FRAMEWORK_CODES[problem.status_code]
@@ -46,12 +46,12 @@ class FrameworkError(AppError):
         return self._headers
 
 
-# Query parameters whose handlers cannot call them by their own name.
-PARAMETERS = {"visibility": "scope", "note_type": "type", "target": "object", "words": "query"}
+# Query parameters by the names of handler arguments, where these have to differ.
+PARAMETER_NAMES = {"visibility": "scope", "note_type": "type", "target": "object", "words": "query"}
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, in words and as a stable code."""
+    """An error: a stable code, a message, and details."""
 
     code: str
     message: str
@@ -60,13 +60,13 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorEnvelope(msgspec.Struct, frozen=True):
-    """Every error answer has this shape."""
+    """The body of every error response."""
 
     error: ErrorBody
 
 
 def encode_error(problem: AppError, request_id: str) -> bytes:
-    """The body of an error answer."""
+    """Return the body of an error response."""
     return msgspec.json.encode(
         ErrorEnvelope(
             ErrorBody(code=problem.code, message=problem.message, request_id=request_id, details=problem.details)
@@ -74,12 +74,12 @@ def encode_error(problem: AppError, request_id: str) -> bytes:
     )
 
 
-def as_app_error(problem: Exception, kinds: dict[str, Any] | None = None) -> AppError:
-    """The product's error for anything that was raised; `kinds` are the types of the handler's parameters."""
+def as_app_error(problem: Exception, types: dict[str, Any] | None = None) -> AppError:
+    """Return any exception as an AppError; `types` are those of the handler's parameters, by name."""
     if isinstance(problem, AppError):
         return problem
     if isinstance(problem, ValidationException):
-        return _invalid_fields(problem, kinds or {})
+        return _invalid_fields(problem, types or {})
     if isinstance(problem, SerializationException | RecursionError | UnicodeDecodeError):
         return BadRequest("The body is not valid JSON.", code="malformed_json")
     if isinstance(problem, HTTPException) and problem.status_code in FRAMEWORK_CODES:
@@ -90,16 +90,18 @@ def as_app_error(problem: Exception, kinds: dict[str, Any] | None = None) -> App
     if isinstance(cause, psycopg.DataError) and (cause.sqlstate or "").startswith(DATA_STATES):
         return BadRequest("A value in the request cannot be stored.", code="invalid_value")
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):
-        # A policy had the last word where a use case should have had the first; it is logged as our mistake.
-        return Forbidden("This is outside of what the key may touch.")
+        # A row-level policy refused what a use case should have refused; handle_error logs it as a bug.
+        return Forbidden("This key cannot access the requested data.")
     if isinstance(cause, psycopg.errors.QueryCanceled):
-        return Unavailable("This took longer than the database allows; ask for less at once.", code="took_too_long")
+        return Unavailable(
+            "The query exceeded the time limit of the database; request less at once.", code="took_too_long"
+        )
     if isinstance(cause, psycopg.OperationalError):
         return Unavailable("The database cannot be reached; try again shortly.")
-    return AppError("Something went wrong on our side. The request id helps us find it.")
+    return AppError("Internal error. Report the request id to the operator of this service.")
 
 
-def _invalid_fields(problem: ValidationException, kinds: dict[str, Any]) -> AppError:
+def _invalid_fields(problem: ValidationException, types: dict[str, Any]) -> AppError:
     extra: Any = problem.extra
     fields: list[dict[str, str]] = []
     for item in cast(list[dict[str, Any]], extra) if isinstance(extra, list) else ():
@@ -107,9 +109,9 @@ def _invalid_fields(problem: ValidationException, kinds: dict[str, Any]) -> AppE
         place = str(getattr(source, "value", source))
         key = str(item.get("key", "body"))
         message = str(item.get("message", ""))
-        if key in kinds:
-            message = name_choices(message, kinds[key])
-        fields.append({"field": PARAMETERS.get(key, key), "message": message, "in": place})
+        if key in types:
+            message = name_choices(message, types[key])
+        fields.append({"field": PARAMETER_NAMES.get(key, key), "message": message, "in": place})
     if not fields:
         return BadRequest(problem.detail or "The request could not be read.")
     first = fields[0]
@@ -119,10 +121,10 @@ def _invalid_fields(problem: ValidationException, kinds: dict[str, Any]) -> AppE
 
 
 def handle_error(request: Request[Any, Any, Any], problem: Exception) -> Response[bytes]:
-    """Litestar's exception handler for everything."""
+    """Return the error response of any exception, and log those that are not the caller's."""
     handler = request.scope.get("route_handler")
-    taken = handler.parsed_fn_signature.parameters if isinstance(problem, ValidationException) and handler else {}
-    error = as_app_error(problem, {name: field.annotation for name, field in taken.items()})
+    parameters = handler.parsed_fn_signature.parameters if isinstance(problem, ValidationException) and handler else {}
+    error = as_app_error(problem, {name: field.annotation for name, field in parameters.items()})
     request_id = str(request.scope.get("state", {}).get("request_id", ""))
     if error.status >= 500 or isinstance(problem, DBAPIError):
         log.error("request_failed", code=error.code, **describe_failure(problem))

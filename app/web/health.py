@@ -1,4 +1,4 @@
-"""Health, readiness, metrics."""
+"""Health, readiness, metrics and the description of the deployment."""
 
 import hmac
 import time
@@ -17,7 +17,7 @@ from app.db.functions import functions_hash
 from app.db.metadata import metadata
 from app.db.releases import read_state
 from app.errors import StartupError, Unauthenticated, Unavailable
-from app.signing import ALGORITHM, Signer, encoded
+from app.signing import ALGORITHM, Signer, encode_base64
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
 from app.web import queries
 
@@ -31,7 +31,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether requests can be served, and what stands in the way."""
+    """Whether requests can be served, and the problems if not."""
 
     status: Literal["ready", "not_ready"]
     database: bool
@@ -47,7 +47,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 
 
 class EmbeddingDeclaration(msgspec.Struct, frozen=True):
-    """The model that recall searches by; None of it where nothing is embedded."""
+    """The active embedding model."""
 
     provider: str
     model: str
@@ -56,18 +56,18 @@ class EmbeddingDeclaration(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a deployment says of itself to anybody."""
+    """Public information about a deployment."""
 
     version: str
     api: str
     reference: str
     signing: SigningKey
     embedding: EmbeddingDeclaration | None
-    """What vectors are made with; dimensions never differ within a model."""
+    """The active embedding model; null when vectors are disabled."""
 
 
 class ReadinessCheck:
-    """Asks the database whether it is there, migrated by this release or a compatible one, with the right policies."""
+    """Checks that the database is reachable, migrated by a compatible release, with the right policies."""
 
     def __init__(self, db: Database, *, strict: bool) -> None:
         self._db = db
@@ -76,7 +76,7 @@ class ReadinessCheck:
         self._drift: list[str] = []
 
     async def run(self) -> Readiness:
-        """Return the state now; policies are looked at anew every few seconds."""
+        """Return the current state; policies are checked at most every few seconds."""
         try:
             state = await read_state(self._db.call, functions_hash=functions_hash())
             if state.problem is not None:
@@ -101,7 +101,7 @@ def _not_ready(database: bool, migrations: bool, policies: bool, problems: list[
 
 
 class QueueFigures:
-    """The figures of the queues, asked for at most every few seconds however many scrape."""
+    """Metrics of the queues, read from the database at most every few seconds."""
 
     def __init__(self) -> None:
         self._read_at = -CHECK_EVERY_SECONDS
@@ -109,39 +109,39 @@ class QueueFigures:
         self._embeddings: list[Row] = []
 
     async def read(self, db: Database) -> tuple[list[Row], list[Row]]:
-        """Of jobs and of what is to be embedded, now or a moment ago."""
+        """Return the rows of `queue_metrics` and `embedding_metrics`, at most a few seconds old."""
         if time.monotonic() - self._read_at >= CHECK_EVERY_SECONDS:
             self._read_at = time.monotonic()
             try:
                 self._jobs = await db.call(queries.QUEUE_METRICS)
                 self._embeddings = await db.call(queries.EMBEDDING_METRICS)
             except (Unavailable, psycopg.Error):
-                # The process's own figures are worth having most when the database is away.
+                # Metrics of the process matter most while the database cannot be reached.
                 self._jobs, self._embeddings = [], []
         return self._jobs, self._embeddings
 
 
-@get("/health", security=[{}], summary="Is the process up?", tags=["platform"])
+@get("/health", security=[{}], summary="Check liveness", tags=["platform"])
 async def health() -> Health:
-    """Touches nothing; for liveness probes."""
+    """Return 200 as long as the process runs; for liveness probes."""
     return Health()
 
 
-@get("/ready", security=[{}], summary="Can it serve?", tags=["platform"])
+@get("/ready", security=[{}], summary="Check readiness", tags=["platform"])
 async def ready(readiness: NamedDependency[SkipValidation[ReadinessCheck]]) -> Response[Readiness]:
-    """200 when database, migrations and policies are as they must be, else 503 with the problems."""
+    """Return 200 when database, migrations and policies are as required, else 503 with the problems."""
     state = await readiness.run()
     return Response(state, status_code=200 if state.status == "ready" else 503)
 
 
-@get("/metrics", security=[{}], summary="Metrics for Prometheus", tags=["platform"], media_type="text/plain")
+@get("/metrics", security=[{}], summary="Read metrics", tags=["platform"], media_type="text/plain")
 async def metrics(
     request: Request[Any, Any, Any],
     db: NamedDependency[SkipValidation[Database]],
     metrics_token: NamedDependency[SkipValidation[str | None]],
     queue_figures: NamedDependency[SkipValidation[QueueFigures]],
 ) -> Response[bytes]:
-    """Counters and timings by route template and kind of job; no tenant is named."""
+    """Return metrics for Prometheus by route template and kind of job, without names of tenants."""
     if metrics_token is not None:
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {metrics_token}".encode()):
@@ -149,12 +149,12 @@ async def metrics(
     return Response(render_metrics(*await queue_figures.read(db)), media_type=CONTENT_TYPE)
 
 
-@get("/.well-known/palimpsest", security=[{}], summary="What this deployment is", tags=["platform"])
+@get("/.well-known/palimpsest", security=[{}], summary="Describe the deployment", tags=["platform"])
 async def describe(
     db: NamedDependency[SkipValidation[Database]], signer: NamedDependency[SkipValidation[Signer]]
 ) -> Description:
-    """Version, the public key by which receipts of erasure are verified, and what vectors are made with."""
-    key = encoded(await signer.public_key())
+    """Return the version, the public key that verifies erasure receipts, and the active embedding model."""
+    key = encode_base64(await signer.public_key())
     models = await db.call(queries.ACTIVE_MODEL)
     return Description(
         version=__version__,

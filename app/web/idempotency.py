@@ -1,7 +1,7 @@
-"""Idempotency-Key: the first answer is stored in the transaction of its effect, and given again for 24 hours.
+"""Idempotency-Key: the first response is stored in the transaction of its effect, and returned again for 24 hours.
 
-A second request with the same key waits for the first one's transaction (its insert hits the same index entry), at
-most ten seconds; then it either finds the answer, or, when the first failed and left nothing, does the work itself.
+A second request with the same key waits up to ten seconds for the transaction of the first, because its insert hits the
+same index entry. Then it returns the stored response, or runs by itself when the first one failed and stored nothing.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from app.outcomes import Outcome
 from app.web import queries
 
 KEPT_FOR = timedelta(hours=24)
-# Answers that say nothing about the request itself, and may differ a moment later.
+# Statuses that depend on the caller or the moment, not on the request.
 NOT_STORED = frozenset({401, 403, 429})
 
 
@@ -56,7 +56,7 @@ class Step:
         encoded = msgspec.json.encode(body)
         if self._address is not None:
             kept = self._once.seal(encoded) if self._once.sealed else encoded
-            await queries.store_answer(
+            await queries.store_response(
                 self.session, address=self._address, status=status, body=kept, sealed=self._once.sealed
             )
         return Answer(status, encoded)
@@ -103,10 +103,7 @@ class IdempotentRequest:
 
     @asynccontextmanager
     async def tenant(self, db: Database, scope: Scope, *, sealed: bool = False) -> AsyncGenerator[Step]:
-        """A transaction in `scope` that runs once for one Idempotency-Key.
-
-        `sealed` is for answers that carry a secret: they are stored so that only the caller's own key opens them.
-        """
+        """Open a transaction in `scope` that runs once for one Idempotency-Key."""
         self.sealed = sealed
         if self._key is None:
             async with db.tenant(scope) as session:
@@ -129,13 +126,13 @@ class IdempotentRequest:
         except AppError as problem:
             if problem.status < 500 and problem.status not in NOT_STORED and not problem.code.startswith("idempotency"):
                 with suppress(AppError, DBAPIError):
-                    # What went wrong is told either way; that it can be told again is second to it.
+                    # The error is raised either way; failing to store it must not hide it.
                     await self._store_failure(db, scope, address, problem)
             raise
 
     async def _claim(self, session: Session, address: dict[str, Any]) -> Answer | None:
         now = datetime.now(UTC)
-        found = await queries.claim_answer(
+        found = await queries.claim_key(
             session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
         )
         return None if found is None else self._replay(found)
@@ -143,7 +140,7 @@ class IdempotentRequest:
     def _replay(self, found: dict[str, Any]) -> Answer:
         if bytes(found["request_hash"]) != self._request_hash:
             raise Conflict(
-                "This Idempotency-Key was used with another body; use a new key for a new request.",
+                "This Idempotency-Key was used for a different request; use a new key for a new request.",
                 code="idempotency_mismatch",
             )
         body = bytes(found["body"])
@@ -155,14 +152,14 @@ class IdempotentRequest:
         now = datetime.now(UTC)
         body = msgspec.json.encode({"code": problem.code, "message": problem.message, "details": problem.details})
         async with db.tenant(scope) as session:
-            taken = await queries.claim_answer(
+            taken = await queries.claim_key(
                 session, address=address, request_hash=self._request_hash, now=now, expires_at=now + KEPT_FOR
             )
             if taken is None:
-                await queries.store_answer(session, address=address, status=problem.status, body=body, sealed=False)
+                await queries.store_response(session, address=address, status=problem.status, body=body, sealed=False)
 
     def seal(self, body: bytes) -> bytes:
-        """Encrypts an answer with a key only the caller's secret gives."""
+        """Encrypt a response with a key derived from the caller's secret."""
         nonce = os.urandom(12)
         return nonce + AESGCM(self._sealing_key()).encrypt(nonce, body, None)
 
@@ -171,7 +168,7 @@ class IdempotentRequest:
             return AESGCM(self._sealing_key()).decrypt(body[:12], body[12:], None)
         except InvalidTag as problem:
             raise Conflict(
-                "The first answer was sealed with a secret this key no longer has.", code="idempotency_mismatch"
+                "The first response was encrypted with a secret this key no longer has.", code="idempotency_mismatch"
             ) from problem
 
     def _sealing_key(self) -> bytes:
@@ -196,7 +193,7 @@ Once = IdempotentRequest
 
 
 def hash_request(query: bytes, body: bytes) -> bytes:
-    """A fingerprint of what a request says: the same JSON in another order or spacing is the same."""
+    """Return a hash of query and body that is the same for JSON in another order or spacing."""
     try:
         canonical = msgspec.json.encode(msgspec.json.decode(body), order="sorted") if body else b""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,27 +1,26 @@
-"""Rate limits: tokens are reserved in blocks from PostgreSQL and spent in memory, never above the limit."""
+"""Rate limits: tokens are reserved from PostgreSQL in blocks and spent in memory, never above the limit."""
 
 import asyncio
 import math
 import time
 from uuid import UUID
 
-from app.access import Principal
+from app.access import Principal, Work
 from app.config import Settings
 from app.db.database import Database
 from app.errors import RateLimited, Unavailable
 from app.telemetry.metrics import RATE_LIMITED
 from app.web import queries
-from app.web.auth import Work
 
 MAX_BUCKETS = 50_000
 ATTEMPTS = 3
-REFUSE_SECONDS = 2.0
-# A breach goes into the audit log, but a flood of refused requests must not flood the log too.
+MAX_REFUSAL_SECONDS = 2.0
+# A breach is written to the audit log, at most once in this time for a key.
 BREACH_SECONDS = 60.0
 
 
 class _Bucket:
-    """What this process holds of one key's budget for one kind of work."""
+    """The tokens this process holds of one key for one kind of work."""
 
     __slots__ = ("block", "breached", "expires", "free_at", "left", "lock", "refused_until", "slot")
 
@@ -37,7 +36,7 @@ class _Bucket:
 
 
 class RateLimiter:
-    """Counts requests of this process against blocks that all replicas draw from one row."""
+    """Counts requests of this process against blocks of tokens that all replicas reserve from one row."""
 
     def __init__(self, db: Database, settings: Settings) -> None:
         self._db = db
@@ -50,32 +49,32 @@ class RateLimiter:
         self._buckets: dict[tuple[str, Work], _Bucket] = {}
 
     async def take(self, who: Principal, work: Work) -> None:
-        """Spends one token, or raises RateLimited with the seconds to wait."""
+        """Spend one token, or raise RateLimited with the seconds to wait."""
         limit = who.rate_limits.get(work, self.defaults[work])
         if limit == 0 or who.kind == "platform":
             return
         bucket = self._bucket((who.key_id, work))
         if self._spend(bucket):
             return
-        # One reservation at a time for a bucket; those who waited find its tokens.
+        # One reservation at a time for a bucket; waiting requests then use its tokens.
         async with bucket.lock:
             for _ in range(ATTEMPTS):
                 if self._spend(bucket):
                     return
                 if bucket.refused_until > time.monotonic():
-                    self._refuse(bucket, work, limit)
-                # A block may be granted in the last moment of its slot and have run out on arrival: then once more.
+                    self._raise_limited(bucket, work, limit)
+                # A block granted at the end of its slot may expire before it arrives: then reserve again.
                 await self._reserve(bucket, who, work, limit)
             if not self._spend(bucket):
                 if bucket.refused_until > time.monotonic():
-                    self._refuse(bucket, work, limit)
-                raise Unavailable("The rate limit cannot be told right now; try again shortly.")
+                    self._raise_limited(bucket, work, limit)
+                raise Unavailable("The rate limit cannot be checked right now; try again shortly.")
 
     def _bucket(self, address: tuple[str, Work]) -> _Bucket:
         bucket = self._buckets.get(address)
         if bucket is None:
             if len(self._buckets) >= MAX_BUCKETS:
-                # Dropping a bucket forgets unspent tokens, which errs on the side of the limit.
+                # Dropping a bucket loses unspent tokens, which only makes the limit stricter.
                 for old in list(self._buckets)[: MAX_BUCKETS // 10]:
                     del self._buckets[old]
             bucket = self._buckets[address] = _Bucket()
@@ -89,36 +88,36 @@ class RateLimiter:
         return False
 
     async def _reserve(self, bucket: _Bucket, who: Principal, work: Work, limit: int) -> None:
-        # Small at first and doubled on demand, so that a replica with little to do keeps little from the others.
-        most = max(1, limit // 10)
-        want = min(most, bucket.block * 2) if time.monotonic() < bucket.expires else max(1, limit // 100)
-        # Measured from before the call: the slot ends no later for us than for the database.
+        # Small at first and doubled on demand, so that an idle replica holds few tokens.
+        largest = max(1, limit // 10)
+        requested = min(largest, bucket.block * 2) if time.monotonic() < bucket.expires else max(1, limit // 100)
+        # Measured from before the call, so that the slot ends no later here than in the database.
         started = time.monotonic()
         breach = started > bucket.breached + BREACH_SECONDS
         returned, slot, bucket.left = bucket.left, bucket.slot, 0
-        # Not again when the answer is lost: what was returned would be counted twice.
+        # No retry when the response is lost: returned tokens would be counted twice.
         (row,) = await self._db.call(
             queries.RESERVE_TOKENS,
-            (who.tenant_id, UUID(who.key_id), work, limit, want, returned, slot, breach),
+            (who.tenant_id, UUID(who.key_id), work, limit, requested, returned, slot, breach),
             again=False,
         )
         bucket.left = row["granted"]
-        bucket.block = want
+        bucket.block = requested
         bucket.slot = row["slot"]
         bucket.expires = started + row["slot_ends_ms"] / 1000
         if row["granted"] == 0:
             if breach:
                 bucket.breached = started
             bucket.free_at = started + row["retry_ms"] / 1000
-            # Asked again before that: another replica may have given tokens back.
-            bucket.refused_until = min(bucket.free_at, started + REFUSE_SECONDS)
+            # Not longer than this, since another replica may return tokens.
+            bucket.refused_until = min(bucket.free_at, started + MAX_REFUSAL_SECONDS)
 
     @staticmethod
-    def _refuse(bucket: _Bucket, work: Work, limit: int) -> None:
+    def _raise_limited(bucket: _Bucket, work: Work, limit: int) -> None:
         RATE_LIMITED.labels(work).inc()
         wait = max(1, math.ceil(bucket.free_at - time.monotonic()))
         raise RateLimited(
-            f"This key may make {limit} {work} requests a minute; try again in {wait} s.",
+            f"This key is limited to {limit} {work} requests a minute; try again in {wait} s.",
             retry_after=wait,
             details={"work": work, "limit_per_minute": limit},
         )

@@ -1,4 +1,4 @@
-"""The request as handlers meet it: bounded JSON, the caller, and the idempotency of what they ask."""
+"""Requests as handlers receive them: validated JSON, the caller, idempotency and common parameters."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, cast
@@ -12,20 +12,21 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import HeaderParameter, QueryParameter, SkipValidation
 
 from app.access import Principal
-from app.cursors import MAX_LENGTH, CursorSigner
-from app.db.database import Database
+from app.db.database import Database, Row
+from app.db.scope import ScopedFunction
 from app.errors import BadRequest
 from app.inputs import invalid_body
+from app.paging import MAX_CURSOR_LENGTH, CursorSigner
 from app.web.auth import Access, Authenticator, Credentials, check_access, parse_credentials
 from app.web.idempotency import EncodedResponse, IdempotentRequest, hash_request
 from app.web.rate_limits import RateLimiter
 
 
 class ApiRequest(Request[Any, Any, Any]):
-    """A request whose JSON holds nothing PostgreSQL could not store."""
+    """A request whose JSON contains nothing that PostgreSQL cannot store."""
 
     async def json(self) -> Any:
-        """The body as the handler's type, strictly: the framework itself would take "5" for 5 and "null" for null."""
+        """Return the body as the handler's type, strictly: the framework would accept "5" for 5 and "null" for null."""
         body = await self.body()
         try:
             value = msgspec.json.decode(body)
@@ -56,12 +57,12 @@ def _refuse_nul(value: Any, where: str) -> None:
 def guard(
     authenticator: Authenticator, limiter: RateLimiter, on_use: Callable[[Principal], None]
 ) -> Callable[..., Any]:
-    """The guard of every route under /v1: key, access, rate, in this order."""
+    """Return the guard of every route under /v1, which checks key, access and rate limit, in this order."""
 
     async def check(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
         access: Access | None = handler.opt.get("access")
         if access is None:
-            # Only the framework's own OPTIONS handlers have none, which say what methods there are and nothing else.
+            # Only the framework's OPTIONS handlers have none, which list methods and nothing else.
             return
         state = connection.scope["state"]
         credentials = parse_credentials(state.get("authorization"), state.get("project"))
@@ -78,45 +79,49 @@ def guard(
 async def admit(
     connection: ASGIConnection[Any, Any, Any, Any], access: Access, who: Principal, limiter: RateLimiter
 ) -> None:
-    """Lets a known caller through, or says why not."""
+    """Check access and rate limit of an authenticated caller, or raise Forbidden or RateLimited."""
     connection.scope["state"]["who"] = who
     check_access(access, who)
     await limiter.take(who, access.work)
-    if access.besides is not None:
-        await limiter.take(who, access.besides)
+    if access.also_counts_as is not None:
+        await limiter.take(who, access.also_counts_as)
     connection.scope["state"]["on_use"](who)
 
 
-# Named here so that the reference shows them; the edge reads them for itself.
+# Declared so that the reference shows them; the edge reads them by itself.
 ProjectHeader = Annotated[
     str | None,
-    HeaderParameter(name="X-Project-Id", description="The project, for a key that spans several."),
+    HeaderParameter(name="X-Project-Id", description="The project; required for a key that spans projects."),
 ]
 IdempotencyHeader = Annotated[
     str | None,
     HeaderParameter(
         name="Idempotency-Key",
-        description="1 to 255 printable ASCII characters; the same again gives the first answer for 24 hours.",
+        description="1 to 255 printable ASCII characters; repeating it returns the first response for 24 hours.",
     ),
 ]
 
 
 class HotPath(msgspec.Struct, frozen=True):
-    """What a hot handler needs; taken from the request, since injecting it would cost as much as the query."""
+    """What a handler needs whose own call authenticates; read from the request, since injection costs as much."""
 
     authenticator: Authenticator
     limiter: RateLimiter
     credentials: Credentials
 
+    async def call(self, function: ScopedFunction, *arguments: Any) -> tuple[Principal, list[Row]]:
+        """Authenticate the request and call a function in the caller's scope, in one round trip."""
+        return await self.authenticator.call(function, self.credentials, *arguments)
+
 
 def hot_path(request: ApiRequest) -> HotPath:
-    """The means of a handler whose own call authenticates."""
+    """Return the hot path of a request."""
     state = request.app.state
     return HotPath(state["authenticator"], state["limiter"], request.scope["state"]["credentials"])
 
 
 def provide_who(request: ApiRequest, x_project_id: ProjectHeader = None) -> Principal:
-    """The caller, as the guard found them; the header was read there."""
+    """Return the caller whom the guard authenticated."""
     return request.scope["state"]["who"]
 
 
@@ -132,7 +137,7 @@ async def provide_idempotent_request(
     return IdempotentRequest(
         who=state["who"],
         method=request.method,
-        # A key that spans projects may send the same key in each of them.
+        # A key that spans projects may use the same Idempotency-Key in each of them.
         path=f"{request.scope['path']} {state['who'].project_id or ''}".rstrip(),
         key=key,
         request_hash=hash_request(request.scope["query_string"], await request.body()) if key else b"",
@@ -140,27 +145,29 @@ async def provide_idempotent_request(
     )
 
 
-def respond(answer: EncodedResponse) -> Response[Any]:
-    """Sends an answer that is already encoded."""
-    headers = {"idempotency-replayed": "true"} if answer.replayed else {}
-    return Response(answer.body, status_code=answer.status, headers=headers, media_type=MediaType.JSON)
+def respond(encoded: EncodedResponse) -> Response[Any]:
+    """Return the response of a body that is already encoded."""
+    headers = {"idempotency-replayed": "true"} if encoded.replayed else {}
+    return Response(encoded.body, status_code=encoded.status, headers=headers, media_type=MediaType.JSON)
 
 
-# What handlers are given, by these names.
+# Dependencies of handlers.
 Db = NamedDependency[SkipValidation[Database]]
 Who = NamedDependency[SkipValidation[Principal]]
 Idempotent = NamedDependency[SkipValidation[IdempotentRequest]]
 Cursors = NamedDependency[SkipValidation[CursorSigner]]
-# Names of entities under legal hold whose past not even administrators read.
+# Names of entities under legal hold whose history not even administrators can read.
 HoldDenied = NamedDependency[SkipValidation[frozenset[str]]]
 AsOf = Annotated[
     str | None,
     QueryParameter(
-        description="As it was known at this time (scope history:as_of); not before the project's floor.",
+        description="What was recorded at this time (needs scope history:as_of); not before the project's as_of_floor.",
     ),
 ]
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at the most.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of results.")]
 Cursor = Annotated[
     str | None,
-    QueryParameter(max_length=MAX_LENGTH, description="`next_cursor` of the page before; good for 300 seconds."),
+    QueryParameter(
+        max_length=MAX_CURSOR_LENGTH, description="`next_cursor` of the previous page; valid for 300 seconds."
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Tables of the HTTP edge: stored answers, rate windows, and the service's own secrets."""
+"""Tables of the web layer: stored responses, rate windows, and secrets of the service."""
 
 from sqlalchemy import (
     ARRAY,
@@ -35,7 +35,7 @@ idempotency_keys = Table(
     Column("sealed", Boolean, nullable=False, comment="the body is encrypted with the caller's secret"),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("expires_at", DateTime(timezone=True), nullable=False),
-    # No foreign key to api_keys: the platform key is none of them.
+    # No foreign key to api_keys, which does not contain the platform key.
     PrimaryKeyConstraint("tenant_id", "key_id", "method", "path", "idempotency_key"),
     CheckConstraint("char_length(idempotency_key) <= 255", name="idempotency_key"),
     Index("idempotency_keys_expiry_idx", "tenant_id", "expires_at"),

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from app.graph.walking import FANS, MAX_NODES
+from app.graph.service import FANOUT, MAX_NODES
 from tests.bench.measure import Figure
 from tests.conftest import Tenancy, TestDatabase
 from tests.service import start_service
@@ -75,18 +75,18 @@ _LOOKUPS = """
          WHERE {sure} AND x.object_entity_id = {entity} ORDER BY x.confidence DESC, x.edge_id DESC LIMIT {fan})
      ) u ORDER BY u.confidence DESC, u.edge_id DESC LIMIT {fan})"""
 FLOOR = "SELECT count(*) FROM {} a CROSS JOIN LATERAL {} b".format(
-    _LOOKUPS.format(sure=_SURE, entity="md5(%(name)s)::uuid", fan=FANS[0]),
-    _LOOKUPS.format(sure=_SURE, entity="a.entity_id", fan=FANS[1]),
+    _LOOKUPS.format(sure=_SURE, entity="md5(%(name)s)::uuid", fan=FANOUT[0]),
+    _LOOKUPS.format(sure=_SURE, entity="a.entity_id", fan=FANOUT[1]),
 )
 WALK = f"""
     SELECT count(*) FROM walk_edges(
         'graph', 'default', 'project_shared', ARRAY[md5(%(name)s)::uuid], 2, 'both', NULL, .1, 0, 0, now(), NULL,
-        ARRAY[{FANS[0]}, {FANS[1]}], {MAX_NODES})"""
+        ARRAY[{FANOUT[0]}, {FANOUT[1]}], {MAX_NODES})"""
 # As the service asks it, with the name, the page and its paths.
 PAGE = f"""
     SELECT count(*) FROM find_neighbors(
         'graph', 'default', NULL, %(name)s, 'project_shared', 2, 'both', NULL, NULL, .1, 0, NULL, NULL, NULL,
-        ARRAY[{FANS[0]}, {FANS[1]}], {MAX_NODES}, NULL, NULL, 21)"""
+        ARRAY[{FANOUT[0]}, {FANOUT[1]}], {MAX_NODES}, NULL, NULL, 21)"""
 
 
 def neighbors(database: TestDatabase, *, rounds: int) -> list[Figure]:

@@ -14,6 +14,7 @@ from app.db.scope import Scope
 from app.jobs.queries import LEASE, READ_JOB
 from app.main import open_database
 from app.web.auth import parse_credentials
+from app.web.queries import authenticated_call
 from tests.bench.load import hammer
 from tests.bench.measure import Figure, interleaved
 from tests.conftest import Tenancy, TestDatabase
@@ -53,6 +54,7 @@ async def _hot_read(database: TestDatabase, rounds: int) -> list[Figure]:
     )
     select = f"SELECT {columns} FROM jobs WHERE tenant_id = %s AND job_id = %s".encode()
     function = f"SELECT {columns} FROM read_job(%s, %s, %s, %s, %s, %s)".encode()
+    read_job = authenticated_call(READ_JOB)
     credentials = parse_credentials(f"Bearer {key}", None)
 
     async def run(connection: psycopg.AsyncConnection[Any], query: bytes, params: tuple[Any, ...]) -> None:
@@ -65,9 +67,9 @@ async def _hot_read(database: TestDatabase, rounds: int) -> list[Figure]:
             "bare": lambda: run(bare, select, ("bench", job_id)),
             "scope and answer": lambda: run(scoped, function, ("bench", "default", "robin", "{}", "", job_id)),
             "authentication, scope and answer": lambda: run(
-                scoped, READ_JOB.encode(), (*credentials.arguments(), job_id)
+                scoped, read_job.encode(), (*credentials.arguments(), job_id)
             ),
-            "through the hot pool": lambda: db.call(READ_JOB, (*credentials.arguments(), job_id)),
+            "through the hot pool": lambda: db.call(read_job, (*credentials.arguments(), job_id)),
             "transaction": lambda: _in_transaction(db, job_id),
         },
         rounds=rounds,

@@ -16,10 +16,11 @@ from app.access import AGENT_SCOPES, Principal, new_id
 from app.db.database import Database, Row, Scoped
 from app.recall import queries, service
 from app.recall.access_counts import AccessCounts
-from app.recall.candidates import FEW
-from app.recall.dependencies import Means, QueryVector
+from app.recall.dependencies import RecallDependencies
+from app.recall.query_vectors import QueryVector
 from app.recall.rerank import Rerankers
 from app.recall.schemas import RecallAsk
+from app.retrieval.channels import CHANNEL_LIMIT
 from tests.bench.archive import ARCHIVE, NOTES, ROBIN, SUBJECTS, Connection, Vectors, archive
 from tests.bench.measure import Figure
 from tests.conftest import Tenancy, TestDatabase
@@ -115,13 +116,15 @@ async def _record(database: TestDatabase, questions: list[str]) -> list[list[Sta
         kind="agent",
         scopes=frozenset(AGENT_SCOPES),
     )
-    means = Means(vectors=NoVectors(), accesses=AccessCounts(db), denied=frozenset(), rerankers=Rerankers())
+    dependencies = RecallDependencies(
+        vectors=NoVectors(), access_counts=AccessCounts(db), hold_denied=frozenset(), rerankers=Rerankers()
+    )
     kept: list[list[Statement]] = []
     try:
         for question in questions:
             db.sent = []
             ask = msgspec.convert({"query": question, **WITHOUT_VECTOR}, RecallAsk)
-            await service.recall(db, who, ask=ask, means=means)
+            await service.recall(db, who, ask=ask, dependencies=dependencies)
             kept.append(db.sent)
     finally:
         await db.close()
@@ -175,7 +178,7 @@ def lexical(database: TestDatabase, *, rounds: int) -> list[Figure]:
                 query = " ".join(chance.choice(known, TERMS, replace=False))
                 connection.execute(SET_SCOPE, ROBIN)
                 started = time.perf_counter()
-                found = connection.execute(LOOKUP.encode(), {"query": query, "limit": FEW}).fetchone()
+                found = connection.execute(LOOKUP.encode(), {"query": query, "limit": CHANNEL_LIMIT}).fetchone()
                 seconds = time.perf_counter() - started
                 connection.commit()
                 assert found is not None

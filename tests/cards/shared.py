@@ -83,7 +83,7 @@ def jobs(superuser: Superuser, entity_id: str, *, status: str | None = None) -> 
     ).fetchall()
 
 
-def do_jobs(database: TestDatabase, superuser: Superuser, *, seconds: float = 20) -> None:
+def do_jobs(database: TestDatabase, superuser: Superuser, *, seconds: float = 60) -> None:
     """Lets a worker do all jobs for cards that are open."""
 
     def open_jobs() -> int:

@@ -97,7 +97,7 @@ def test_from_nothing_to_an_answer_and_back(home: Path) -> None:
     children = family(running.process.pid)
     os.killpg(running.process.pid, signal.SIGINT)
     assert running.process.wait(30) == 0
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
     assert not (home / "postgres" / "postmaster.pid").exists()
     assert "Traceback" not in running.output()
@@ -148,7 +148,7 @@ def test_when_the_database_dies_the_service_says_so_and_brings_it_back(home: Pat
         psutil.Process(postmaster).kill()
         time.sleep(0.3)
         seen: set[tuple[int, str]] = set()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             answers = [client.get("/v1/whoami"), client.get("/ready"), client.get("/health")]
             assert answers[2].status_code == 200
@@ -167,7 +167,7 @@ def test_when_the_database_dies_the_service_says_so_and_brings_it_back(home: Pat
 @pytest.mark.parametrize("signals", [[signal.SIGHUP], [signal.SIGINT, signal.SIGINT]], ids=["closed terminal", "twice"])
 def test_it_stops_at_once_and_starts_nobody_anew(home: Path, signals: list[signal.Signals]) -> None:
     running = ready(start(home))
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while "worker_started" not in running.output() and time.monotonic() < deadline:
         time.sleep(0.1)
     children = family(running.process.pid)
@@ -177,7 +177,7 @@ def test_it_stops_at_once_and_starts_nobody_anew(home: Path, signals: list[signa
     started = time.monotonic()
     assert running.process.wait(30) == 0
     assert time.monotonic() - started < 10
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
     assert running.output().count("worker_started") == 1
     assert not (home / "postgres" / "postmaster.pid").exists()
@@ -186,7 +186,7 @@ def test_it_stops_at_once_and_starts_nobody_anew(home: Path, signals: list[signa
 @pytest.mark.slow
 def test_a_worker_whose_supervisor_is_gone_ends_by_itself(home: Path) -> None:
     running = start(home)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     workers: list[psutil.Process] = []
     while not workers and time.monotonic() < deadline:
         workers = workers_of(running.process.pid)
@@ -194,7 +194,7 @@ def test_a_worker_whose_supervisor_is_gone_ends_by_itself(home: Path) -> None:
     # Killed while the worker is still starting, before it could look who its parent is.
     running.process.kill()
     running.process.wait()
-    _, alive = psutil.wait_procs(workers, timeout=15)
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert alive == []
 
 
@@ -215,7 +215,7 @@ def test_a_port_in_use_is_told_clearly(home: Path) -> None:
 def test_a_worker_runs_beside_the_api_and_is_replaced_when_it_dies(home: Path) -> None:
     running = ready(start(home))
 
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while "worker_started" not in running.output() and time.monotonic() < deadline:
         time.sleep(0.1)
     (first,) = workers_of(running.process.pid)

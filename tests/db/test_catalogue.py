@@ -178,7 +178,7 @@ def test_drift_while_running_shows_in_readiness(fresh_database: TestDatabase) ->
     with start_service(fresh_database.url("app")) as service:
         with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
             connection.execute("CREATE POLICY helpful ON gardens USING (true)")
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         answer = httpx.get(f"{service.url}/ready")
         while answer.status_code == 200 and time.monotonic() < deadline:
             time.sleep(0.3)

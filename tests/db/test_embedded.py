@@ -52,7 +52,7 @@ def postmaster(home: Path) -> int | None:
     return pid if pid and embedded._is_postmaster(pid, home / "postgres") else None
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for a condition, and fail when it does not come true."""
     give_up = time.monotonic() + seconds
     while not condition():

@@ -62,7 +62,7 @@ async def test_an_answer_never_reaches_somebody_elses_question(fresh_database: T
                 assert await task == number
             except asyncio.CancelledError:
                 continue
-    await pool.forget_idle()
+    await pool.close_idle()
 
 
 async def test_a_server_without_room_is_unavailable_and_no_mistake_of_ours(fresh_database: TestDatabase) -> None:

@@ -1,6 +1,7 @@
 """Write the generated parts of the documentation: `make docs`."""
 
 import argparse
+import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -84,7 +85,10 @@ def describe(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
         rows.append(f"| `{_cell(label)}` | {_cell(_help(action))} |")
     yield f"## {name}\n"
     yield f"{parser.description}\n"
-    yield f"```text\n{' '.join(usage)}\n```\n"
+    # An option stays on one line with its value.
+    whole = " ".join(part.replace(" ", "\0") for part in usage)
+    lines = textwrap.wrap(whole, 92, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    yield "\n".join(["```text", *lines, "```\n"]).replace("\0", " ")
     if rows:
         yield "\n".join(["| argument | meaning |", "|---|---|", *rows]) + "\n"
 

@@ -72,7 +72,7 @@ def read(client: httpx.Client, document: dict[str, Any]) -> dict[str, Any]:
     return answer.json()
 
 
-def until_ended(client: httpx.Client, document: dict[str, Any], *, seconds: float = 40) -> dict[str, Any]:
+def until_ended(client: httpx.Client, document: dict[str, Any], *, seconds: float = 120) -> dict[str, Any]:
     """The document once it is done or has failed."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -103,7 +103,8 @@ class Bench:
 
     async def notes(self, *contents: str, who: Principal = ROBIN, **fields: Any) -> list[str]:
         batch = NoteBatch(notes=[{"content": content, **fields} for content in contents])
-        await create_notes(self.db, who, data=batch, once=once(who))
+        async with self.db.tenant(who) as session:
+            await create_notes(session, who, data=batch)
         found = self.rows(
             "SELECT note_id, content FROM memory_notes WHERE content = ANY (%s) AND tenant_id = %s",
             list(contents),
@@ -140,11 +141,11 @@ class Bench:
             inside.stop()
             await running
 
-    async def drained(self, *, seconds: float = 15) -> None:
+    async def drained(self, *, seconds: float = 60) -> None:
         """Returns once nothing waits."""
         await self.until(lambda: not self.queue, seconds=seconds)
 
-    async def until(self, done: Callable[[], bool], *, seconds: float = 15) -> None:
+    async def until(self, done: Callable[[], bool], *, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline:

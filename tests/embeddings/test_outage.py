@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -34,13 +34,15 @@ def refuse(word: str) -> Any:
 async def test_at_emb_4_a_refused_unit_is_put_off_and_blocks_nobody(bench: Bench) -> None:
     bench.fake.refuses = refuse("poison")
     poison, *_ = await bench.notes("poison", *(f"fine {number}" for number in range(20)))
+    started = datetime.now(UTC)
     async with bench.working():
         await bench.until(lambda: len(bench.vectors) == 20)
         await bench.until(lambda: bench.queue[0]["attempts"] == 1)
+    failed = datetime.now(UTC)
     (line,) = bench.queue
     assert str(line["owner_id"]) == poison
     assert line["last_error"] == "provider_refused_input: fake/words refused it."
-    assert 20 < (line["available_at"] - datetime.now(UTC)).total_seconds() < 37
+    assert started + timedelta(seconds=20) < line["available_at"] < failed + timedelta(seconds=37)
     bench.superuser.execute("UPDATE embedding_queue SET attempts = 8, available_at = now()")
     async with bench.working():
         await bench.until(lambda: bench.queue[0]["attempts"] == 9)
@@ -61,19 +63,21 @@ async def test_8a_d11_a_text_that_a_provider_fails_on_is_put_off_alone(bench: Be
     bench.fake.refuses = fail("poison")
     other = await other_tenant(bench, "beta")
     poison, *_ = await bench.notes("poison", *(f"fine {number}" for number in range(20)))
+    started = datetime.now(UTC)
     async with bench.working():
-        await bench.until(lambda: len(bench.vectors) == 20, seconds=5)
-        await bench.until(lambda: bench.queue[0]["attempts"] == 1, seconds=5)
+        await bench.until(lambda: len(bench.vectors) == 20, seconds=20)
+        await bench.until(lambda: bench.queue[0]["attempts"] == 1, seconds=20)
+        failed = datetime.now(UTC)
         await bench.notes("theirs", who=other)
         await bench.notes("and ours")
-        await bench.until(lambda: len(bench.vectors) == 22, seconds=5)
+        await bench.until(lambda: len(bench.vectors) == 22, seconds=20)
     (line,) = bench.queue
     assert str(line["owner_id"]) == poison
     assert (line["attempts"], line["last_error"]) == (
         1,
         "provider_refused_input: fake/words answers, but not for this input: fake/words answered 500.",
     )
-    assert 20 < (line["available_at"] - datetime.now(UTC)).total_seconds() < 37
+    assert started + timedelta(seconds=20) < line["available_at"] < failed + timedelta(seconds=37)
     assert {job["last_error"] for job in bench.jobs} <= {None}
 
 
@@ -81,8 +85,8 @@ async def test_8a_d11_many_such_texts_do_not_open_the_breaker(bench: Bench) -> N
     bench.fake.refuses = fail("poison")
     await bench.notes(*(f"poison {number}" for number in range(40)), "fine")
     async with bench.working(embed_batch_size=8):
-        await bench.until(lambda: len(bench.vectors) == 1, seconds=10)
-        await bench.until(lambda: {line["attempts"] for line in bench.queue} == {1}, seconds=10)
+        await bench.until(lambda: len(bench.vectors) == 1, seconds=20)
+        await bench.until(lambda: {line["attempts"] for line in bench.queue} == {1}, seconds=20)
     assert len(bench.queue) == 40
 
 
@@ -151,7 +155,7 @@ async def test_a_provider_is_left_alone_as_long_as_it_asks_for(bench: Bench) -> 
         await bench.notes("another one")
         await asyncio.sleep(1.5)
         assert len(bench.fake.calls) == 1, "not even to see whether it is there"
-        await bench.drained(seconds=10)
+        await bench.drained(seconds=30)
     assert time.monotonic() - started > 3
     assert len(bench.vectors) == 2
 
@@ -177,7 +181,7 @@ async def test_nobody_is_left_alone_for_more_than_an_hour() -> None:
         fake.problem = ProviderDown("busy", retry_after=asked)
         with pytest.raises(ProviderDown):
             await guarded.embed(["text"])
-        assert guarded.rest == kept
+        assert guarded.pause_seconds == kept
         clock.now += kept - 1
         assert guarded.permit(1) == 0
         clock.now += 2
@@ -225,7 +229,7 @@ async def test_while_a_provider_is_away_units_wait_unharmed_and_then_all_are_emb
         assert (job["kind"], job["last_error"]) == ("embed", None), "postponed, not failed"
         calls = len(bench.fake.calls)
         bench.fake.problem = None
-        await bench.drained(seconds=3)
+        await bench.drained(seconds=20)
     assert len(bench.vectors) == 50
     if isinstance(problem, ProviderDown):
         sizes = [len(call) for call in bench.fake.calls]
@@ -242,7 +246,7 @@ async def test_when_it_is_back_for_one_it_is_back_for_all(bench: Bench) -> None:
         await bench.until(lambda: all(job["available_at"] > datetime.now(UTC) for job in bench.jobs))
         bench.superuser.execute("UPDATE jobs SET available_at = now() + interval '1 hour' WHERE tenant_id <> 'acme'")
         bench.fake.problem = None
-        await bench.drained(seconds=8)
+        await bench.drained(seconds=30)
     assert len(bench.vectors) == 3
 
 
@@ -254,7 +258,7 @@ async def test_an_outage_of_one_model_does_not_stop_another(bench: Bench) -> Non
         await bench.until(lambda: len(bench.vectors) == 5)
         assert {row["model_id"] for row in bench.vectors} == {2}
         await bench.notes("a later one")
-        await bench.until(lambda: len(bench.vectors) == 6, seconds=5)
+        await bench.until(lambda: len(bench.vectors) == 6, seconds=20)
     assert {line["model_id"] for line in bench.queue} == {1}
 
 
@@ -276,7 +280,7 @@ class Clock:
 
 async def test_at_emb_5_the_breaker_opens_probes_and_closes() -> None:
     clock, fake = Clock(), FakeEmbedder(64, max_batch=1000)
-    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(downs_in_a_row=1000), clock=clock)
+    guarded = GuardedEmbedder(WORDS, lambda _: fake, BreakerPolicy(consecutive_downs=1000), clock=clock)
 
     async def ask(count: int) -> bool:
         assert guarded.permit(count) == count
@@ -290,12 +294,12 @@ async def test_at_emb_5_the_breaker_opens_probes_and_closes() -> None:
     fake.problem = ProviderDown("gone")
     assert not await ask(10)
     assert guarded.state == "closed", "10 of 40 is no more than 40%"
-    assert 24 <= guarded.rest <= 36, "but it is left alone for half a minute"
+    assert 24 <= guarded.pause_seconds <= 36, "but it is left alone for half a minute"
     assert guarded.permit(32) == 0
     clock.now += 36
     assert not await ask(11)
     assert guarded.state == "open", "21 of 51"
-    assert 90 < guarded.rest <= 120
+    assert 90 < guarded.pause_seconds <= 120
     clock.now += 121
     assert guarded.permit(32) == 3, "a probe"
     with pytest.raises(ProviderDown):
@@ -307,7 +311,7 @@ async def test_at_emb_5_the_breaker_opens_probes_and_closes() -> None:
     assert guarded.permit(32) == 3
     await guarded.embed(["text"] * 3)
     assert guarded.state == "closed"
-    assert guarded.rest == 0
+    assert guarded.pause_seconds == 0
     assert guarded.permit(32) == 32, "and all that waited follows"
 
 

@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 import pytest
 
-from app.cards.building import CardEntity, CardFact, build_card
+from app.cards.builder import CardEntity, CardFact, build_card
 from app.embeddings.embedders import Embedders
 from app.embeddings.redactions import BUILT_IN
 from app.embeddings.texts import MAX_CHARACTERS, REDACTED_CHARACTERS
@@ -131,7 +131,7 @@ async def test_8a_d16_nor_does_a_card_tell_it(bench: Bench) -> None:
         card_fact(1, "api_key", "sk-second", "0"),
         card_fact(2, "runs on", "the old server"),
     ]
-    card = build_card(CardEntity(canonical="billing", kind=None, aliases=[]), facts, judged=False)
+    card = build_card(CardEntity(canonical="billing", kind=None, aliases=[]), facts, use_trust=False)
     assert card is not None
     assert card.content.count("sk-") == 4, "in the table and among the contradictions"
     await bench.fact("billing", "runs on", "the old server")

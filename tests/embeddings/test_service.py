@@ -17,7 +17,7 @@ from tests.service import RunningService, free_port, palimpsest
 pytestmark = pytest.mark.usefixtures("worker")
 
 
-def until(done: Callable[[], bool], *, seconds: float = 30) -> None:
+def until(done: Callable[[], bool], *, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, f"not after {seconds} s"

@@ -19,7 +19,7 @@ def revoke(admin: httpx.Client, made: dict[str, Any]) -> dict[str, Any]:
     return answer.json()["tombstone"]
 
 
-def until_erased(admin: httpx.Client, made: dict[str, Any], *, seconds: float = 30) -> dict[str, Any]:
+def until_erased(admin: httpx.Client, made: dict[str, Any], *, seconds: float = 90) -> dict[str, Any]:
     """The receipt, once the worker has done its work."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -88,7 +88,7 @@ class Project:
         assert answer.status_code in (200, 201), answer.text
         return answer.json()
 
-    def job(self, job_id: str, *, seconds: float = 30) -> dict[str, Any]:
+    def job(self, job_id: str, *, seconds: float = 90) -> dict[str, Any]:
         """A job at its end."""
         deadline = time.monotonic() + seconds
         while True:

@@ -108,7 +108,7 @@ def test_a_note_that_was_deleted_before_it_was_read_is_read_when_it_comes_back(p
     assert project.derived() == []
     back = project.agent.post(f"{path}/recover", json={"reason": "no mistake"})
     assert back.json()["extraction_status"] == "pending"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not project.derived():
         assert time.monotonic() < deadline
         time.sleep(0.05)

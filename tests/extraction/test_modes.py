@@ -314,7 +314,7 @@ def test_changed_words_are_read_again(project: Project) -> None:
     note_id = made["note"]["note_id"]
     changed = project.agent.patch(f"/v1/notes/{note_id}", json={"content": "A second version.", "reason": "better"})
     assert changed.json()["extraction_status"] == "pending"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while project.agent.get(f"/v1/notes/{note_id}").json()["extraction_status"] != "completed":
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -159,7 +159,7 @@ def fact_hash(entity: str, relation: str, value: dict[str, Any], *, valid_from: 
     return hashlib.sha256(written.encode()).hexdigest()
 
 
-def work_until(database: TestDatabase, done: Callable[[], bool], *, seconds: float = 20) -> None:
+def work_until(database: TestDatabase, done: Callable[[], bool], *, seconds: float = 60) -> None:
     """Lets a worker with all handlers do what is due, until this holds."""
 
     async def work() -> None:

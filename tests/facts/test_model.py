@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from app.access import AGENT_SCOPES, Principal
-from app.cursors import CursorSigner
 from app.db.database import Database, Session
 from app.errors import Conflict
 from app.facts import queries, reads, retractions, writes
@@ -36,7 +35,7 @@ from app.facts.schemas import (
     PredicatePatch,
 )
 from app.outcomes import Outcome
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.read_context import ReadContext
 from tests.conftest import TestDatabase
 from tests.facts.timeline_model import FOREVER, Belief, Model

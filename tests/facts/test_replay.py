@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.access import AGENT_SCOPES, Principal
-from app.cursors import CursorSigner
 from app.db.database import Database
 from app.errors import Conflict
 from app.facts import queries, reads, retractions, writes
@@ -32,7 +31,7 @@ from app.facts.schemas import (
 )
 from app.notes import service as notes
 from app.notes.schemas import NoteCreate
-from app.paging import Page
+from app.paging import CursorSigner, Page
 from app.read_context import ReadContext
 from app.web.idempotency import Once
 from tests.conftest import TestDatabase
@@ -92,9 +91,12 @@ class Chronicle:
             data = msgspec.convert({"name": name, "cardinality": cardinality, "status": "active"}, PredicateCreate)
             self.loop.run(self.create_predicate(data))
         for number in range(5):
-            data = NoteCreate(content=f"note {number}")
-            answer = self.loop.run(notes.create_note(self.db, self.who, data=data, once=self.once()))
-            self.notes.append(UUID(msgspec.json.decode(answer.body)["note"]["note_id"]))
+            self.notes.append(self.loop.run(self.note(f"note {number}")))
+
+    async def note(self, content: str) -> UUID:
+        async with self.db.tenant(self.who) as session:
+            made = await notes.create_note(session, self.who, data=NoteCreate(content=content))
+        return made.value.note.note_id
 
     async def create_predicate(self, data: PredicateCreate) -> None:
         async with self.db.tenant(self.who) as session:

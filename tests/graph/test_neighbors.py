@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from app.graph.walking import FANS, MAX_NODES
+from app.graph.service import FANOUT, MAX_NODES
 from tests.conftest import Tenancy, TestDatabase
 from tests.erasure.shared import revoke, tombstone
 from tests.facts.shared import error, new, note, year
@@ -572,20 +572,20 @@ def test_a_hub_is_followed_so_far_and_no_farther(robin: httpx.Client, superuser:
     graph = Graph(robin)
     graph.draw("seed to hub", confidence=1.0)
     extra = 5
-    for start in range(0, FANS[1] + extra, 50):
-        numbers = range(start, min(start + 50, FANS[1] + extra))
+    for start in range(0, FANOUT[1] + extra, 50):
+        numbers = range(start, min(start + 50, FANOUT[1] + extra))
         graph.draw(*(f"hub to n{number:03}" for number in numbers), confidence=0.5)
     graph.draw(*(f"hub to sure{number}" for number in range(extra)), confidence=0.9)
     answer = walk(robin, entity=graph.name("seed"), depth=2)
     assert answer["truncated"] is True
     # The edge back to the seed is one of those that are followed.
-    assert answer["total_hint"] == FANS[1]
+    assert answer["total_hint"] == FANOUT[1]
     found = {graph.letter(item["entity"]["entity_id"]) for item in answer["neighbors"]}
     assert {f"sure{number}" for number in range(extra)} <= found
-    newest = {f"n{number:03}" for number in range(FANS[1] + extra)} & found
+    newest = {f"n{number:03}" for number in range(FANOUT[1] + extra)} & found
     assert min(newest) > f"n{2 * extra:03}", "of those equally sure the newest"
     whole = walk(robin, entity=graph.name("hub"), depth=1)
-    assert (whole["truncated"], whole["total_hint"]) == (False, FANS[1] + 2 * extra + 1)
+    assert (whole["truncated"], whole["total_hint"]) == (False, FANOUT[1] + 2 * extra + 1)
     surer = walk(robin, entity=graph.name("seed"), depth=2, min_confidence=0.6)
     assert (surer["truncated"], surer["total_hint"]) == (False, 1 + extra)
 

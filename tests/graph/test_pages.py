@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from app.access import Principal
-from app.cursors import TTL_SECONDS, CursorSigner
-from app.graph.walking import Walk
-from app.paging import Page
+from app.graph.service import NeighborQuery
+from app.paging import CURSOR_TTL_SECONDS, CursorSigner, Page
 from tests.conftest import Tenancy
 from tests.erasure.shared import tombstone
 from tests.facts.shared import error
@@ -153,24 +152,25 @@ class PastSigner(CursorSigner):
     def sign(self, position: list[Any], *, binding: str, now: float | None = None) -> str:
         import time
 
-        return super().sign(position, binding=binding, now=time.time() - TTL_SECONDS - 1)
+        return super().sign(position, binding=binding, now=time.time() - CURSOR_TTL_SECONDS - 1)
 
 
 def test_20_1_6_a_cursor_expires_after_300_seconds(
     graph: Graph, robin: httpx.Client, superuser: Superuser, keys: dict[str, str]
 ) -> None:
-    assert TTL_SECONDS == 300
+    assert CURSOR_TTL_SECONDS == 300
     row = superuser.execute("SELECT secret FROM service_secrets WHERE name = 'cursor'").fetchone()
     assert row is not None
-    asked = Walk(
+    query = NeighborQuery(
         entity=graph.name("a"), depth=1, scope="project_shared", direction="both", relation_filter=None,
-        min_confidence=0.1, min_trust=0.0, valid_at=None, as_of=None,
+        min_confidence=0.1, min_trust=0.0,
     )  # fmt: skip
     key_id = robin.get("/v1/whoami").json()["key_id"]
     who = Principal(tenant_id="acme", project_id="default", key_id=key_id, kind="agent")
     position = [1, graph.id("a"), moment(superuser)]
     for kind, status in ((CursorSigner, 200), (PastSigner, 400)):
-        page = Page(kind(bytes(row["secret"])), who, "neighbors", limit=1, cursor=None, **msgspec.structs.asdict(asked))
+        filters = {**msgspec.structs.asdict(query), "valid_at": None, "as_of": None}
+        page = Page(kind(bytes(row["secret"])), who, "neighbors", limit=1, cursor=None, **filters)
         _, cursor = page.cut([{}, {}], key=lambda _: position)
         answer = robin.get(PATH, params={"entity": graph.name("a"), "cursor": cursor})
         assert answer.status_code == status, answer.text

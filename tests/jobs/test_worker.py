@@ -68,7 +68,7 @@ def state(database: TestDatabase, job_id: str) -> dict[str, Any]:
         return row
 
 
-async def until(database: TestDatabase, job_id: str, *statuses: str, seconds: float = 15) -> dict[str, Any]:
+async def until(database: TestDatabase, job_id: str, *statuses: str, seconds: float = 60) -> dict[str, Any]:
     """The job once it is in one of these states."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -322,7 +322,7 @@ async def test_maintenance_clears_what_has_outlived_its_use(db: Database, fresh_
     worker = Worker(db, build_registry(db, chosen), chosen)
     running = asyncio.create_task(worker.run())
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         done: Any = None
         while time.monotonic() < deadline and (done is None or len(done) < 2):
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Tenants and clients for tests of objects, and the short forms they share."""
+"""Fixtures of objects: tenants, clients, and short calls."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from tests.service import RunningService
 
 
 class Graph:
-    """A tenant with two projects, and what is asked of it."""
+    """A tenant with two projects, and calls to it."""
 
     def __init__(self, tenant: str, clients: dict[str, httpx.Client]) -> None:
         self.tenant = tenant
@@ -24,26 +24,26 @@ class Graph:
         self.reader = clients["reader"]
 
     def make(self, type: str = "Thing", *, client: httpx.Client | None = None, **fields: Any) -> dict[str, Any]:
-        """A new object."""
+        """Create an object."""
         answer = (client or self.agent).post("/v1/graph/objects", json={"type": type, **fields})
         assert answer.status_code == 201, answer.text
         return answer.json()["object"]
 
     def link(self, src: dict[str, Any], dst: dict[str, Any], type: str = "relates_to", **fields: Any) -> dict[str, Any]:
-        """A new relationship."""
+        """Create a relationship."""
         body = {"type": type, "src_id": src["canonical_id"], "dst_id": dst["canonical_id"], **fields}
         answer = self.agent.post("/v1/graph/relationships", json=body)
         assert answer.status_code in (200, 201), answer.text
         return answer.json()["relationship"]
 
     def patch(self, thing: dict[str, Any], headers: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-        """The next version of an object."""
+        """Patch an object."""
         answer = self.agent.patch(f"/v1/graph/objects/{thing['canonical_id']}", json=fields, headers=headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def register(self, kind: str, type: str, **fields: Any) -> dict[str, Any]:
-        """A type, or its next version."""
+        """Register a type or its next version."""
         answer = self.admin.post(f"/v1/graph/schemas/{kind}s", json={"type": type, **fields})
         assert answer.status_code in (200, 201), answer.text
         return answer.json()["schema"]
@@ -51,7 +51,7 @@ class Graph:
 
 @pytest.fixture
 def build_graph(tenancy: Tenancy, service: RunningService) -> Iterator[Callable[[], Graph]]:
-    """Makes tenants, each with keys of its own."""
+    """Return a function that creates a tenant with its keys."""
     opened: list[httpx.Client] = []
 
     def client(key: str, project: str) -> httpx.Client:
@@ -59,6 +59,7 @@ def build_graph(tenancy: Tenancy, service: RunningService) -> Iterator[Callable[
             base_url=service.url,
             headers={"authorization": f"Bearer {key}", "x-project-id": project},
             timeout=30,
+            verify=False,
         )
         opened.append(made)
         return made
@@ -103,5 +104,5 @@ def superuser(database: TestDatabase) -> Iterator[psycopg.Connection[Any]]:
 
 
 def code(answer: httpx.Response) -> str:
-    """The stable code of an error."""
+    """Return the code of an error."""
     return answer.json()["error"]["code"]

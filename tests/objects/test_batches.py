@@ -1,4 +1,4 @@
-"""Many objects and relationships in one transaction."""
+"""Batches of objects and relationships in one transaction."""
 
 from typing import Any
 

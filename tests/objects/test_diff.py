@@ -1,4 +1,4 @@
-"""How one version becomes the next, and what is told of it (5.17)."""
+"""Merge patches, differences and summaries of changes (5.17)."""
 
 import copy
 from typing import Any
@@ -92,7 +92,7 @@ def test_a_summary_is_never_over_its_cap() -> None:
 
 @given(objects, objects)
 def test_what_is_told_is_what_differs(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Taking the changes over turns the one into the other."""
+    """Applying the changes to the first value gives the second."""
     changed = copy.deepcopy(before)
     changes = sorted(compare(before, after), key=lambda change: [*parse_pointer(change.path)], reverse=True)
     for change in [c for c in changes if c.kind == "removed"]:

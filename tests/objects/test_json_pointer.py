@@ -1,4 +1,4 @@
-"""JSON Pointers, as RFC 6901 has them."""
+"""JSON Pointers as defined by RFC 6901."""
 
 import json
 from pathlib import Path

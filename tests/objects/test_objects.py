@@ -1,4 +1,4 @@
-"""Objects over HTTP: made, read, changed, deleted, restored, listed."""
+"""Objects over HTTP: create, read, patch, delete, restore, list."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor

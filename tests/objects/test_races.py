@@ -1,4 +1,4 @@
-"""Writers who meet: nothing is lost, nothing stands where it must not, and nobody sees an error that is not theirs."""
+"""Concurrent writers: no update is lost, constraints hold, and conflicts are retried."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Relationships over HTTP: what may be linked, how often, and every version of it."""
+"""Relationships over HTTP: allowed ends, multiplicity and versions."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +121,7 @@ def test_32_creators_at_once_and_exactly_one_wins(graph: Graph) -> None:
 
 
 def test_creators_and_a_type_that_changes_at_the_same_time(graph: Graph) -> None:
-    """Whoever comes first: never are there two where the type that counts allows one."""
+    """In either order of the two writers, there are never two where the active type allows one."""
     for turn in range(5):
         name = f"owned_{turn}"
         graph.register("relationship", name)

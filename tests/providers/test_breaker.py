@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.providers.base import AnswerUnusable, InputRefused, ProviderDown, ProviderError, ProviderMisconfigured
+from app.providers.base import InputRefused, ProviderDown, ProviderError, ProviderMisconfigured, UnusableResponse
 from app.providers.breaker import Breaker
 
 DOWN = ProviderDown("down")
-BAD = AnswerUnusable("bad")
+BAD = UnusableResponse("bad")
 REFUSED = InputRefused("refused")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.providers.base import AnswerUnusable, InputRefused, ProviderDown, ProviderError, ProviderMisconfigured
+from app.providers.base import InputRefused, ProviderDown, ProviderError, ProviderMisconfigured, UnusableResponse
 from app.providers.http import JsonClient
 from tests.providers.loopback import Answer, in_turn, listening
 
@@ -139,16 +139,16 @@ async def test_a_connection_that_breaks_off_is_down() -> None:
 
 async def test_a_huge_answer_is_not_read_to_its_end() -> None:
     async with listening(in_turn(Answer(raw=b"x" * 100_000, repeat=10_000))) as server:
-        with pytest.raises(AnswerUnusable, match="more than 1000000 bytes"):
-            await ask(server.url, max_answer_bytes=1_000_000)
+        with pytest.raises(UnusableResponse, match="more than 1000000 bytes"):
+            await ask(server.url, max_response_bytes=1_000_000)
     assert len(server.asked) == 1
 
 
 async def test_a_small_answer_that_unpacks_into_a_huge_one_is_not_read_either() -> None:
     packed = gzip.compress(b" " * 5_000_000)
     async with listening(in_turn(Answer(raw=packed, headers={"content-encoding": "gzip"}))) as server:
-        with pytest.raises(AnswerUnusable, match="more than"):
-            await ask(server.url, max_answer_bytes=1_000_000)
+        with pytest.raises(UnusableResponse, match="more than"):
+            await ask(server.url, max_response_bytes=1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_a_small_answer_that_unpacks_into_a_huge_one_is_not_read_either() 
 )
 async def test_an_answer_that_is_not_what_was_asked_for_is_unusable(answer: Answer) -> None:
     async with listening(in_turn(answer)) as server:
-        with pytest.raises(AnswerUnusable) as caught:
+        with pytest.raises(UnusableResponse) as caught:
             await ask(server.url)
     assert len(server.asked) == 1
     assert caught.value.status == 502
@@ -194,12 +194,12 @@ async def test_a_refused_connection_is_tried_again_unless_somebody_waits() -> No
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         client = JsonClient("acme", url, backoff_seconds=0.2)
         took: dict[bool, list[float]] = {True: [], False: []}
-        for waited_for in (True, True, True, False):
+        for interactive in (True, True, True, False):
             started = time.monotonic()
             with pytest.raises(ProviderDown, match="ConnectError") as caught:
-                await client.post("/ask", {"text": TEXT}, Good, waited_for=waited_for)
+                await client.post("/ask", {"text": TEXT}, Good, interactive=interactive)
             assert caught.value.unreachable
-            took[waited_for].append(time.monotonic() - started)
+            took[interactive].append(time.monotonic() - started)
         # The quickest of three: a pause of this machine is no second try.
         assert min(took[True]) < 0.3
         assert min(took[False]) >= 0.4
@@ -209,5 +209,5 @@ async def test_a_refused_connection_is_tried_again_unless_somebody_waits() -> No
 async def test_what_passes_is_tried_again_also_where_somebody_waits() -> None:
     async with listening(in_turn(Answer(status=503), GOOD)) as server:
         client = JsonClient("acme", server.url, backoff_seconds=0.01)
-        assert (await client.post("/ask", {"text": TEXT}, Good, waited_for=True)).ok
+        assert (await client.post("/ask", {"text": TEXT}, Good, interactive=True)).ok
         await client.aclose()

@@ -118,7 +118,7 @@ async def test_the_first_calls_load_it_once() -> None:
 async def test_weights_that_were_changed_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     changed = tmp_path_factory.mktemp("weights") / "model.onnx"
     changed.write_bytes(b"something else")
-    with pytest.raises(ProviderMisconfigured, match="not the file it should be"):
+    with pytest.raises(ProviderMisconfigured, match="wrong checksum"):
         _verified(changed)
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from app.providers.base import (
-    AnswerUnusable,
     Embedder,
     InputRefused,
     Message,
     ProviderMisconfigured,
+    UnusableResponse,
 )
 from app.providers.build import (
     ModelSpec,
@@ -187,7 +187,7 @@ BROKEN_VECTORS: list[list[list[Any]]] = [
 async def test_numbers_that_cannot_be_trusted_are_unusable(vectors: list[list[Any]]) -> None:
     async with listening(in_turn(Answer({"embeddings": vectors}))) as server:
         embedder = at(server, "ollama")
-        with pytest.raises(AnswerUnusable):
+        with pytest.raises(UnusableResponse):
             await embedder.embed(["a", "b"])
         await embedder.aclose()
 
@@ -197,7 +197,7 @@ async def test_vectors_numbered_wrongly_are_unusable(indexes: list[int]) -> None
     data = [{"index": index, "embedding": [1.0] * 1536} for index in indexes]
     async with listening(in_turn(Answer({"data": data}))) as server:
         embedder = at(server, "openai")
-        with pytest.raises(AnswerUnusable):
+        with pytest.raises(UnusableResponse):
             await embedder.embed(["a", "b"])
         await embedder.aclose()
 
@@ -289,7 +289,7 @@ async def test_a_completion_without_text_is_unusable(told: object) -> None:
     async with listening(in_turn(Answer(told))) as server:
         completer = build_completer(parse_model("openai/qwen"), settings(server))
         assert completer is not None
-        with pytest.raises(AnswerUnusable):
+        with pytest.raises(UnusableResponse):
             await completer.complete(MESSAGES, max_tokens=10)
         await completer.aclose()
 
@@ -301,7 +301,7 @@ async def test_scores_come_back_in_the_order_of_the_texts(spec: str, word: str) 
         reranker = build_reranker(parse_model(spec), settings(server))
         assert reranker is not None
         assert await reranker.rerank("who", ["a", "b"]) == [0.2, 0.9]
-        with pytest.raises(AnswerUnusable):
+        with pytest.raises(UnusableResponse):
             await reranker.rerank("who", ["a", "b", "c"])
         assert await reranker.rerank("who", []) == []
         await reranker.aclose()
@@ -358,7 +358,7 @@ async def test_none_means_no_provider() -> None:
 
 @pytest.mark.parametrize("raw", ["local", "voyage/x", "openai", "ollama"])
 async def test_not_every_provider_writes(raw: str) -> None:
-    with pytest.raises(ProviderMisconfigured, match="cannot write"):
+    with pytest.raises(ProviderMisconfigured, match="cannot complete"):
         build_completer(parse_model(raw), ProviderSettings(openai_api_key="k", voyage_api_key="k"))
 
 

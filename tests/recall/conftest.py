@@ -35,7 +35,7 @@ def worlds(database: TestDatabase, service: RunningService, vectors: Vectors) ->
 
         def client(key: str, project: str = "default") -> httpx.Client:
             headers = {"Authorization": f"Bearer {key}", "X-Project-Id": project}
-            return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers))
+            return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers, verify=False))
 
         def build(*projects: str) -> World:
             world = World.make(Tenancy(database), client, connection, vectors, projects=projects, limits=UNLIMITED)

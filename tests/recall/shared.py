@@ -93,7 +93,7 @@ class World:
             made: dict[str, str] = {}
             for name, kind in (("robin", "agent"), ("wren", "agent"), ("admin", "admin")):
                 data = KeyCreate(tenant_id=tenant_id, agent_id=name, kind=kind, rate_limits=limits)  # type: ignore[arg-type]
-                made[name] = (await administration.create_key(db, data))["key"]
+                made[name] = (await administration.create_key(db, data)).key
             return made
 
         keys = administration.with_database(tenancy.database.settings(), found)

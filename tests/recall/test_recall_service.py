@@ -122,8 +122,8 @@ def test_20_3_3_counts_are_added_up_and_kept_until_they_can_be_written(tea: Worl
 
     async def work(db: Any) -> None:
         counts = AccessCounts(db)
-        counts.note(tea.tenant_id, "default", ids)
-        counts.note(tea.tenant_id, "default", [ids[0], hidden])
+        counts.add(tea.tenant_id, "default", ids)
+        counts.add(tea.tenant_id, "default", [ids[0], hidden])
         assert tea.one("SELECT sum(access_count) FROM graph_facts WHERE tenant_id = %s", tea.tenant_id) == 0
         await db.close()
         await counts.flush()

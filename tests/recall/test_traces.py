@@ -40,7 +40,7 @@ def replayed(world: World, answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["id"]: one for one in found.json()["results"]}
 
 
-def until(done: Callable[[], bool], *, seconds: float = 30) -> None:
+def until(done: Callable[[], bool], *, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, f"not after {seconds} s"

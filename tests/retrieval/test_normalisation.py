@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from app.retrieval.normalisation import by_maximum, fuse, fuse_ranks, of_cosines
+from app.retrieval.normalisation import by_maximum, fuse, fuse_ranks, normalise_cosines
 
 numbers = st.floats(min_value=-1e6, max_value=1e6, allow_nan=False, width=32)
 columns = arrays(np.float64, st.integers(0, 20), elements=numbers)
@@ -25,7 +25,7 @@ def test_20_3_3_scores_are_divided_by_the_best() -> None:
 
 def test_20_3_3_one_alone_counts_1_and_not_nothing_by_nothing() -> None:
     assert by_maximum(scores(0.003)).tolist() == [1.0]
-    assert of_cosines(scores(-0.05), scores(0)).tolist() == [1.0]
+    assert normalise_cosines(scores(-0.05), scores(0)).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("values", [[], [0.0], [0.0, 0.0], [-1.0, -2.0]])
@@ -35,21 +35,21 @@ def test_where_nothing_is_above_zero_nothing_counts(values: list[float]) -> None
 
 def test_cosines_are_lifted_by_15_hundredths_before_they_are_divided() -> None:
     # (.60 + .15, .15 + .15, -.15 + .15, -.5 + .15) / .75
-    assert of_cosines(scores(0.6, 0.15, -0.15, -0.5), scores(1, 1, 1, 1)).tolist() == pytest.approx(
+    assert normalise_cosines(scores(0.6, 0.15, -0.15, -0.5), scores(1, 1, 1, 1)).tolist() == pytest.approx(
         [1.0, 0.4, 0.0, 0.0]
     )
 
 
 def test_a_cosine_that_is_not_known_counts_as_the_worst_that_is() -> None:
     # (.45 + .15, .15 + .15, the same) / .6
-    assert of_cosines(scores(0.45, 0.15, math.nan), scores(0, 0, 0.2)).tolist() == pytest.approx([1.0, 0.5, 0.5])
-    assert of_cosines(scores(0.45, 0.15, math.nan), scores(1, 1, 0.9)).tolist() == pytest.approx([1.0, 0.5, 0.9])
-    assert of_cosines(scores(math.nan, math.nan), scores(0.7, 0.0)).tolist() == [0.7, 0.0]
+    assert normalise_cosines(scores(0.45, 0.15, math.nan), scores(0, 0, 0.2)).tolist() == pytest.approx([1.0, 0.5, 0.5])
+    assert normalise_cosines(scores(0.45, 0.15, math.nan), scores(1, 1, 0.9)).tolist() == pytest.approx([1.0, 0.5, 0.9])
+    assert normalise_cosines(scores(math.nan, math.nan), scores(0.7, 0.0)).tolist() == [0.7, 0.0]
 
 
 def test_a_cosine_that_tells_of_a_part_alone_counts_as_much_as_the_words_do() -> None:
     partly = np.asarray([False, True, True])
-    made = of_cosines(scores(0.45, 0.15, 0.3), scores(0.0, 0.8, 0.1), partly)
+    made = normalise_cosines(scores(0.45, 0.15, 0.3), scores(0.0, 0.8, 0.1), partly)
     assert made.tolist() == pytest.approx([1.0, 0.8, 0.75])
 
 
@@ -90,7 +90,7 @@ def test_normalised_scores_lie_between_0_and_1_and_keep_their_order(values: np.n
 @given(cosines, st.data())
 def test_normalised_cosines_lie_between_0_and_1_whatever_is_missing(values: np.ndarray, data: st.DataObject) -> None:
     missing = data.draw(arrays(np.bool_, len(values)))
-    made = of_cosines(np.where(missing, np.nan, values), np.zeros_like(values))
+    made = normalise_cosines(np.where(missing, np.nan, values), np.zeros_like(values))
     assert ((made >= 0) & (made <= 1)).all()
     if not missing.all():
         worst = made[~missing].min()

@@ -39,7 +39,7 @@ def weigh(**changes: float | bool) -> float:
     plain = {
         "age_days": 0.0,
         "confidence": 1.0,
-        "derived": 0,
+        "derivation_depth": 0,
         "accesses": 0,
         "most_accesses": 0,
         "contradicted": False,
@@ -56,7 +56,13 @@ def test_20_3_3_salience_is_the_product_of_its_signals() -> None:
     # e^-.1 * (.9 * .9^2) * (.5 + .5 * ln 4 / ln 8) * .7 * .2
     expected = 0.9048374180 * 0.729 * 0.8333333333 * 0.7 * 0.2
     assert weigh(
-        age_days=10, confidence=0.9, derived=2, accesses=3, most_accesses=7, contradicted=True, quarantined=True
+        age_days=10,
+        confidence=0.9,
+        derivation_depth=2,
+        accesses=3,
+        most_accesses=7,
+        contradicted=True,
+        quarantined=True,
     ) == pytest.approx(expected)
 
 
@@ -64,8 +70,8 @@ def test_20_3_3_salience_is_the_product_of_its_signals() -> None:
 def test_20_3_3_trust_multiplies_by_a_half_to_one_and_not_at_all_where_nobody_judges(
     trust: float, expected: float
 ) -> None:
-    assert trust_multiplier(trust, judged=True) == pytest.approx(expected)
-    assert trust_multiplier(trust, judged=False) == 1.0
+    assert trust_multiplier(trust, use_trust=True) == pytest.approx(expected)
+    assert trust_multiplier(trust, use_trust=False) == 1.0
 
 
 @given(
@@ -86,7 +92,7 @@ def test_salience_lies_between_0_and_1_and_falls_with_age_doubt_and_derivation(
             **{  # type: ignore[arg-type]
                 "age_days": age,
                 "confidence": confidence,
-                "derived": derived,
+                "derivation_depth": derived,
                 "accesses": accesses,
                 "most_accesses": most,
                 "contradicted": contradicted,
@@ -97,7 +103,7 @@ def test_salience_lies_between_0_and_1_and_falls_with_age_doubt_and_derivation(
     here = of()
     assert 0 <= here <= 1
     assert of(age_days=age + 1) <= here
-    assert of(derived=derived + 1) <= here
+    assert of(derivation_depth=derived + 1) <= here
     assert of(confidence=confidence / 2) <= here
     assert of(contradicted=True) <= here
     assert of(accesses=most) >= here

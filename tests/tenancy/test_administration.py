@@ -76,7 +76,7 @@ def walk(client: httpx.Client, path: str, items: str, limit: int, **params: str)
         cursor = {"cursor": page["next_cursor"]}
 
 
-def until(ask: Callable[[], httpx.Response], status: int, *, seconds: float = 15) -> httpx.Response:
+def until(ask: Callable[[], httpx.Response], status: int, *, seconds: float = 60) -> httpx.Response:
     """Asks again until the answer has this status."""
     deadline = time.monotonic() + seconds
     while (answer := ask()).status_code != status:

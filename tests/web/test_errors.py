@@ -62,7 +62,7 @@ def lines(service: RunningService) -> Iterator[dict[str, Any]]:
 
 def lines_of(service: RunningService, request_id: str) -> list[dict[str, Any]]:
     """What was logged of one request, once it is there."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         found = [line for line in lines(service) if line.get("request_id") == request_id]
         if any(line["event"] == "request" for line in found) or time.monotonic() > deadline:

@@ -63,7 +63,7 @@ def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
 
 def test_fields_are_described_in_the_words_of_the_code(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
-    assert schemas["FactCreate"]["description"].startswith("Something believed")
+    assert schemas["FactCreate"]["description"].startswith("A fact: a subject")
     assert "relation" in schemas["FactCreate"]["properties"]["predicate"]["description"]
     assert "goes into" in schemas["EntityMerge"]["properties"]["from"]["description"]
     assert "64 KiB" in schemas["NoteCreate"]["properties"]["content"]["description"]

@@ -1,5 +1,5 @@
--- Hot path: ends one job in its tenant's scope, in one call, if and only if the caller still holds its lease.
--- p_status completed, failed, dead, or pending with the time of the next attempt. Answers false when the lease is lost.
+-- Ends one attempt at a job in the scope of its tenant, and returns whether the caller still held its lease.
+-- p_status is completed, failed, dead, or pending with the time of the next attempt.
 CREATE OR REPLACE FUNCTION finish_job(
     p_tenant text, p_project text, p_job uuid, p_owner text, p_status text, p_error text,
     p_available_at timestamptz)
@@ -22,7 +22,7 @@ BEGIN
         RETURN false;
     END IF;
     IF p_status IN ('failed', 'dead') THEN
-        PERFORM follow_job(p_tenant, p_job);
+        PERFORM update_job_subject(p_tenant, p_job);
     END IF;
     RETURN true;
 END

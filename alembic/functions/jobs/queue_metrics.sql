@@ -1,5 +1,5 @@
--- Queue metrics over all tenants: open, leased and dead jobs by kind, and the age of the oldest due one.
--- Names no tenant; each part reads a partial index, never the finished jobs.
+-- Returns pending, leased and dead jobs of all tenants by kind, and the age of the oldest due one.
+-- Contains no tenant ids; each part reads a partial index and never the finished jobs.
 CREATE OR REPLACE FUNCTION queue_metrics()
 RETURNS TABLE (kind text, status text, jobs bigint, oldest_seconds double precision)
 LANGUAGE plpgsql STABLE SECURITY DEFINER

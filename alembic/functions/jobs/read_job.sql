@@ -1,4 +1,4 @@
--- Hot path: sets the scope and answers one job, in one call. Never the payload, which may hold content.
+-- Sets the scope and returns one job in the same call, without its payload, which may hold content.
 CREATE OR REPLACE FUNCTION read_job(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text, p_job uuid)
 RETURNS TABLE (

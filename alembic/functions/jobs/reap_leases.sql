@@ -1,4 +1,4 @@
--- Reaper: returns jobs whose lease ran out to the queue, across tenants; one that has used up its attempts is dead.
+-- Returns jobs of all tenants whose lease has expired to the queue; those without attempts left become dead.
 CREATE OR REPLACE FUNCTION reap_leases(p_limit int)
 RETURNS TABLE (tenant_id text, job_id uuid, status text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -22,7 +22,7 @@ BEGIN
         RETURNING j.tenant_id, j.job_id, j.status
     LOOP
         IF status = 'dead' THEN
-            PERFORM public.follow_job(tenant_id, job_id);
+            PERFORM public.update_job_subject(tenant_id, job_id);
         END IF;
         RETURN NEXT;
     END LOOP;

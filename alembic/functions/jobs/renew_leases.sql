@@ -1,5 +1,5 @@
--- Heartbeat: extends the leases a worker names, across tenants, and answers which of them it still holds. A lease it
--- does not name runs out: that is how a job whose end could not be recorded comes back.
+-- Extends the given leases of a worker and returns those it still holds.
+-- A lease that is not given expires, so a job whose end could not be recorded is leased again.
 CREATE OR REPLACE FUNCTION renew_leases(p_tenants text[], p_jobs uuid[], p_owners text[], p_lease interval)
 RETURNS TABLE (job_id uuid, lease_owner text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

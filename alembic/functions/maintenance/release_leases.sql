@@ -1,5 +1,4 @@
--- Repair: returns what was leased in the scope's project by workers that stopped answering, as the reaper does. Answers
--- how many.
+-- Repair: releases up to p_limit expired leases of the scope's project as the reaper does. Returns how many.
 CREATE OR REPLACE FUNCTION release_leases(p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -25,7 +24,7 @@ BEGIN
     RETURNING j.job_id, j.status LOOP
         v_count := v_count + 1;
         IF v_job.status = 'dead' THEN
-            PERFORM follow_job(v_tenant, v_job.job_id);
+            PERFORM update_job_subject(v_tenant, v_job.job_id);
         END IF;
     END LOOP;
     RETURN v_count;

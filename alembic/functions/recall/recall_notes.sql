@@ -71,7 +71,7 @@ BEGIN
                   -- Of other words than it says, or said then, a vector tells nothing; nor of another author or time.
                   AND (u.updated_at <= least(p_known, e.embedded_at) OR NOT EXISTS (
                       SELECT FROM memory_notes o
-                      CROSS JOIN LATERAL note_then(p_tenant, o.note_id, least(p_known, e.embedded_at)) t
+                      CROSS JOIN LATERAL note_as_of(p_tenant, o.note_id, least(p_known, e.embedded_at)) t
                       WHERE o.tenant_id = p_tenant AND o.note_id = u.note_id
                         AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                 OFFSET 0) e ON true

@@ -1,6 +1,6 @@
--- Looks a key up across tenants and answers who holds it, in which project, with which gardens.
--- Returns one row; outcome says ok, unknown, revoked, expired, project_unknown or project_forbidden.
--- What a wrong secret could learn is nothing: every failure before the secret matches reads unknown.
+-- Returns the holder of a key of any tenant, with project, scopes and gardens, as one row.
+-- outcome is ok, unknown, revoked, expired, project_unknown or project_forbidden. Without the right secret it is always
+-- unknown, so that a guess reveals nothing.
 CREATE OR REPLACE FUNCTION authenticate(p_key_id uuid, p_secret_hash bytea, p_project text)
 RETURNS TABLE (
     outcome text, tenant_id text, project_id text, key_project text, kind text, agent_id text,

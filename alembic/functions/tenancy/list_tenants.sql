@@ -1,4 +1,4 @@
--- Tenant list, across tenants, for the platform key and the command line; pages by tenant_id.
+-- Returns a page of all tenants by tenant_id, for the platform key and the command line.
 CREATE OR REPLACE FUNCTION list_tenants(p_after text, p_limit int)
 RETURNS TABLE (tenant_id text, name text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER

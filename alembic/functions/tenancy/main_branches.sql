@@ -1,5 +1,4 @@
--- The main branches that a reader of a project reads: its own, and that of what belongs to no project. Makes none.
--- Runs with the rights of its caller.
+-- Returns the main branches that readers of a project read: the project's, and that of objects without a project.
 CREATE OR REPLACE FUNCTION main_branches(p_tenant text, p_project text)
 RETURNS uuid[]
 LANGUAGE plpgsql STABLE

@@ -1,5 +1,5 @@
--- Sets the five settings that every policy reads, for this transaction only.
--- SET LOCAL and not set_config: on a distributed PostgreSQL only the former reaches the shards.
+-- Sets the five settings that every row-level policy reads, for this transaction only.
+-- SET LOCAL instead of set_config, because on a distributed PostgreSQL only the former reaches the shards.
 CREATE OR REPLACE FUNCTION set_scope(p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE

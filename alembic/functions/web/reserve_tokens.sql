@@ -1,9 +1,9 @@
--- Reserves a block of rate tokens for one replica, so that requests are counted in memory and not in a row.
--- A minute is 30 slots of two seconds; a token lives only in its slot, and what is granted in any 31 slots in a
--- row never exceeds the limit, so no window of 60 seconds, wherever it starts, sees more.
--- p_breach: when nothing is left, say so in the audit log; the caller asks for it once a minute at most.
+-- Reserves a block of rate tokens for one process, so that requests are counted in memory and not in a row.
+-- A minute is 30 slots of two seconds. A token is valid only in its slot, and the tokens granted in any 31 consecutive
+-- slots never exceed the limit, so no window of 60 seconds contains more requests.
+-- p_breach: record a breach in the audit log when nothing is left; callers ask for it at most once a minute.
 CREATE OR REPLACE FUNCTION reserve_tokens(
-    p_tenant text, p_key uuid, p_work text, p_limit int, p_want int, p_returned int, p_returned_slot bigint,
+    p_tenant text, p_key uuid, p_work text, p_limit int, p_requested int, p_returned int, p_returned_slot bigint,
     p_breach boolean)
 RETURNS TABLE (granted int, slot bigint, slot_ends_ms int, retry_ms int)
 LANGUAGE plpgsql VOLATILE
@@ -24,15 +24,15 @@ BEGIN
     v_now_ms := floor(extract(epoch FROM clock_timestamp()) * 1000);
     v_slot := v_now_ms / 2000;
 
-    SELECT coalesce(array_agg(s.slot ORDER BY s.slot), '{}'), coalesce(array_agg(s.left_over ORDER BY s.slot), '{}'),
-           coalesce(sum(s.left_over), 0)
+    SELECT coalesce(array_agg(s.slot ORDER BY s.slot), '{}'), coalesce(array_agg(s.remaining ORDER BY s.slot), '{}'),
+           coalesce(sum(s.remaining), 0)
     INTO v_slots, v_counts, v_used
     FROM (SELECT u.slot, u.count - CASE WHEN u.slot = p_returned_slot THEN least(p_returned, u.count) ELSE 0 END
-                 AS left_over
+                 AS remaining
           FROM unnest(v_slots, v_counts) AS u (slot, count)) s
-    WHERE s.slot > v_slot - 31 AND s.left_over > 0;
+    WHERE s.slot > v_slot - 31 AND s.remaining > 0;
 
-    granted := greatest(0, least(p_want, p_limit - v_used));
+    granted := greatest(0, least(p_requested, p_limit - v_used));
     IF granted > 0 THEN
         IF v_slots[cardinality(v_slots)] = v_slot THEN
             v_counts[cardinality(v_counts)] := v_counts[cardinality(v_counts)] + granted;

@@ -1,1 +1,1 @@
-"""Bridges between entities and objects: which object stands for an entity, and objects made of what there is."""
+"""Links between entities and objects: the object that represents an entity, and objects created from entities."""

@@ -1,7 +1,6 @@
-"""Objects made of what there is: one for each entity that has none, and relationships of the facts between them.
+"""Backfill: create an object for each entity without one, and relationships from the facts between entities.
 
-Some at a time, each in a transaction of its own: what was interrupted goes on where it stopped, and a second run finds
-nothing to do.
+Each batch has its own transaction: an interrupted run continues where it stopped, and a second run has nothing to do.
 """
 
 from collections.abc import Callable
@@ -18,13 +17,13 @@ from app.errors import NotFound
 from app.objects.diff import hash_content
 from app.objects.entity_links import queries
 
-AT_ONCE = 500
-FIRST = "00000000-0000-0000-0000-000000000000"
+BATCH_SIZE = 500
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
 AGENT = "backfill"
 
 
-class Backfilled(msgspec.Struct, kw_only=True):
-    """What a run made, or would make."""
+class BackfillResult(msgspec.Struct, kw_only=True):
+    """What a run created, or would create."""
 
     objects: int = 0
     bound: int = 0
@@ -36,14 +35,14 @@ class Backfilled(msgspec.Struct, kw_only=True):
         return bool(self.objects or self.bound or self.relationships)
 
 
-def describe(done: Backfilled) -> str:
-    """The same in one line."""
+def describe(done: BackfillResult) -> str:
+    """Return the result as one line of text."""
     if not done.anything:
-        return "nothing to do: every entity has its object, and every fact between them its relationship"
-    would = "would make" if done.dry_run else "made"
+        return "nothing to do: every entity has an object, and every fact between them a relationship"
+    verb = "would create" if done.dry_run else "created"
     return (
-        f"{would} {done.objects} objects and {done.relationships} relationships, "
-        f"{'bind' if done.dry_run else 'bound'} {done.bound} entities to objects that were there"
+        f"{verb} {done.objects} objects and {done.relationships} relationships, "
+        f"{'bind' if done.dry_run else 'bound'} {done.bound} entities to existing objects"
     )
 
 
@@ -53,11 +52,10 @@ async def backfill(
     tenant_id: str,
     project_id: str,
     dry_run: bool = False,
-    at_once: int = AT_ONCE,
-    say: Callable[[str], None] = lambda _: None,
-) -> Backfilled:
-    """Makes an object for each entity of a project without one, and a relationship for each fact that stands between
-    two of them and that everybody there may read."""
+    batch_size: int = BATCH_SIZE,
+    report: Callable[[str], None] = lambda _: None,
+) -> BackfillResult:
+    """Create an object for each entity of a project without one, and a relationship for each current shared fact."""
     who = Scope(tenant_id=tenant_id, project_id=project_id, agent_id=AGENT)
     (row,) = await db.query(who, queries.MAIN_BRANCH, {"project": project_id})
     if row["branch_id"] is None:
@@ -65,9 +63,9 @@ async def backfill(
     place = {"tenant": tenant_id, "project": project_id, "now": datetime.now(UTC)}
     if dry_run:
         return await _count(db, who, {**place, "branch": str(row["branch_id"])})
-    done = Backfilled()
-    await _objects(db, who, place, done, at_once, say)
-    await _relationships(db, who, place, done, at_once, say)
+    done = BackfillResult()
+    await _create_objects(db, who, place, done, batch_size, report)
+    await _create_relationships(db, who, place, done, batch_size, report)
     if done.anything:
         async with db.tenant(who) as session:
             counts = {"objects": done.objects, "bound": done.bound, "relationships": done.relationships}
@@ -75,48 +73,63 @@ async def backfill(
     return done
 
 
-async def _count(db: Database, who: Scope, place: dict[str, Any]) -> Backfilled:
-    (loose,) = await db.query(who, queries.COUNT_LOOSE, place)
+async def _count(db: Database, who: Scope, place: dict[str, Any]) -> BackfillResult:
+    (unbound,) = await db.query(who, queries.COUNT_UNBOUND, place)
     (facts,) = await db.query(who, queries.COUNT_RELATIONSHIPS, place)
-    return Backfilled(objects=loose["made"], bound=loose["bound"], relationships=facts["made"], dry_run=True)
+    return BackfillResult(objects=unbound["made"], bound=unbound["bound"], relationships=facts["made"], dry_run=True)
 
 
-async def _objects(
-    db: Database, who: Scope, place: dict[str, Any], done: Backfilled, at_once: int, say: Callable[[str], None]
+async def _create_objects(
+    db: Database,
+    who: Scope,
+    place: dict[str, Any],
+    done: BackfillResult,
+    batch_size: int,
+    report: Callable[[str], None],
 ) -> None:
-    after = FIRST
+    after = FIRST_ID
     while True:
-        found = await db.query(who, queries.LOOSE_ENTITIES, {**place, "after": after, "limit": at_once})
+        found = await db.query(who, queries.UNBOUND_ENTITIES, {**place, "after": after, "limit": batch_size})
         if not found:
             return
         after = str(found[-1]["entity_id"])
         async with db.tenant(who) as session:
-            row = await session.row(queries.BACKFILL_OBJECTS, {"rows": _json([_object(entity) for entity in found])})
+            row = await session.row(
+                queries.BACKFILL_OBJECTS, {"rows": _json([_object_row(entity) for entity in found])}
+            )
         assert row is not None
         done.objects += row["made"]
         done.bound += row["bound"]
-        say(f"{done.objects} objects made, {done.bound} bound to what was there")
+        report(f"{done.objects} objects created, {done.bound} entities bound to existing objects")
 
 
-async def _relationships(
-    db: Database, who: Scope, place: dict[str, Any], done: Backfilled, at_once: int, say: Callable[[str], None]
+async def _create_relationships(
+    db: Database,
+    who: Scope,
+    place: dict[str, Any],
+    done: BackfillResult,
+    batch_size: int,
+    report: Callable[[str], None],
 ) -> None:
-    after, said = FIRST, hash_content(properties={}, status=None, key=None, labels=[]).hex()
+    after, content_hash = FIRST_ID, hash_content(properties={}, status=None, key=None, labels=[]).hex()
     while True:
-        found = await db.query(who, queries.STANDING_FACTS, {**place, "after": after, "limit": at_once})
+        found = await db.query(who, queries.CURRENT_FACTS, {**place, "after": after, "limit": batch_size})
         if not found:
             return
         after = str(found[-1]["fact_id"])
-        rows = [{"fact_id": str(fact["fact_id"]), "relationship_id": new_id(), "content_hash": said} for fact in found]
+        rows = [
+            {"fact_id": str(fact["fact_id"]), "relationship_id": new_id(), "content_hash": content_hash}
+            for fact in found
+        ]
         async with db.tenant(who) as session:
             row = await session.row(queries.BACKFILL_RELATIONSHIPS, {"rows": _json(rows)})
         assert row is not None
         if row["made"]:
             done.relationships += row["made"]
-            say(f"{done.relationships} relationships made")
+            report(f"{done.relationships} relationships created")
 
 
-def _object(entity: Row) -> dict[str, Any]:
+def _object_row(entity: Row) -> dict[str, Any]:
     properties = {"aliases": list(entity["aliases"])}
     return {
         "entity_id": str(entity["entity_id"]),

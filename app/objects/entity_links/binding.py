@@ -1,4 +1,4 @@
-"""Use cases of binding: which object stands for an entity."""
+"""Use cases of binding: choose the object that represents an entity."""
 
 from uuid import UUID
 
@@ -16,20 +16,20 @@ from app.objects.versions import not_found
 
 
 async def bind_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityBind) -> EntityRead:
-    """Binds an entity to an object of its project or of none, instead of the one it was bound to."""
+    """Bind an entity to an object of its project or of every project, replacing an earlier binding."""
 
     async def write() -> EntityRead:
         async with db.tenant(who) as session:
             bound = await _bind(session, who, entity_id, data.object_id)
             (row,) = await entities.read_entities(session, who, ids=[bound["entity_id"]])
-            # Whoever wrote about what a tombstone hides is shown what they wrote.
+            # The caller sees what they bound, even where a tombstone hides the object.
             return msgspec.structs.replace(entities.present_entity(row), object_canonical_id=bound["object_id"])
 
     return await retried(write)
 
 
 async def unbind_entity(db: Database, who: Principal, *, entity_id: UUID) -> None:
-    """Takes the binding away, if there is one; the object stays as it is."""
+    """Remove the binding of an entity, if it has one; the object does not change."""
 
     async def write() -> None:
         async with db.tenant(who) as session:
@@ -57,7 +57,7 @@ async def _bind(session: Session, who: Principal, entity_id: UUID, object_id: UU
 
 def _refusal(code: str) -> AppError:
     if code == "wrong_key_kind":
-        return Forbidden("object_id: what belongs to every project is bound by keys of kind admin.", code=code)
+        return Forbidden("object_id: only keys of kind admin can bind objects of every project.", code=code)
     if code == "entity_tombstoned":
         return entities.tombstoned("entity")
     return not_found("object") if code == "object_not_found" else entities.entity_not_found()

@@ -1,4 +1,4 @@
-"""HTTP of bridges."""
+"""HTTP of links between entities and objects."""
 
 from typing import Any
 from uuid import UUID
@@ -18,24 +18,24 @@ WRITE = Access(work="write", scopes=("graph:write",))
 @put(
     "/entities/{entity_id:uuid}/object",
     opt={"access": WRITE},
-    summary="Say which object stands for an entity",
+    summary="Bind an entity to an object",
     tags=["entities"],
 )
 async def bind_entity(db: Db, who: Who, entity_id: FromPath[UUID], data: JSONBody[EntityBind]) -> EntityRead:
-    """An object of the project, or one that belongs to every project; `object_id` is its canonical id or that of one of
-    its versions. It takes the place of the one that was bound. What hides or erases the entity reaches the object too.
-    404 `entity_not_found` or `object_not_found`."""
+    """The object belongs to the project or to every project; `object_id` is its canonical id or that of one of its
+    versions. An earlier binding is replaced. Hiding or erasing the entity also hides or erases the object. 404 is
+    `entity_not_found` or `object_not_found`."""
     return await binding.bind_entity(db, who, entity_id=entity_id, data=data)
 
 
 @delete(
     "/entities/{entity_id:uuid}/object",
     opt={"access": WRITE},
-    summary="Let no object stand for an entity",
+    summary="Unbind an entity from its object",
     tags=["entities"],
 )
 async def unbind_entity(db: Db, who: Who, entity_id: FromPath[UUID]) -> None:
-    """The object stays as it is. Also when none was bound."""
+    """The object does not change. Unbinding an entity without a binding succeeds."""
     await binding.unbind_entity(db, who, entity_id=entity_id)
 
 

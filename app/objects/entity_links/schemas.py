@@ -1,4 +1,4 @@
-"""What bridges take on the wire."""
+"""Wire schemas of links between entities and objects."""
 
 from uuid import UUID
 

@@ -1,1 +1,1 @@
-"""Walking the graph of objects: traverse, page by page, and expand, with filters, phases, paths and time."""
+"""Traversal of the graph of objects: traverse in pages, and expand with filters, phases, paths and time."""

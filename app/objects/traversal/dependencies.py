@@ -1,8 +1,8 @@
-"""What the handlers of traversal are given."""
+"""Dependencies of the handlers of traversal."""
 
 from app.web.dependencies import Provided, ServiceContext
 
 
 def provide(context: ServiceContext) -> Provided:
-    """Provide the product of limits that an expansion may not exceed."""
+    """Provide the upper bound of limitNodes times depth of an expansion."""
     return Provided(values={"expand_cap": context.settings.expand_cap})

@@ -1,7 +1,7 @@
-"""Filters of nodes and edges: predicates over columns and properties, read strictly.
+"""Filters of nodes and edges: predicates over columns and properties.
 
 `{"status": {"in": ["accepted"]}, "/properties/rank": {">=": 3}}`, `{"status": "accepted"}`, or a list of
-`{"path", "operator", "value"}`; all of them have to hold.
+`{"path", "operator", "value"}`; all predicates have to hold.
 """
 
 from typing import Any, Literal, NoReturn, cast
@@ -44,7 +44,7 @@ OPERATORS = ("equals", "notEquals", *_COMPARING, "contains", "startsWith", "ends
 
 
 class Predicate(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition, as the database is asked it; without a column the path leads into the properties."""
+    """One condition; without a column its path leads into the properties."""
 
     column: str | None
     path: tuple[str, ...]
@@ -53,30 +53,30 @@ class Predicate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_filter(given: Any, kind: Kind, where: str) -> list[Predicate]:
-    """The predicates of a filter; 400 filter_invalid names the place where it cannot be understood."""
+    """Return the predicates of a filter; raise BadRequest with the field that is not valid."""
     if given is None:
         return []
     if isinstance(given, dict):
-        asked = _by_path(cast(dict[str, Any], given), where)
+        parsed = _by_path(cast(dict[str, Any], given), where)
     elif isinstance(given, list):
-        asked = _by_list(cast(list[Any], given), where)
+        parsed = _by_list(cast(list[Any], given), where)
     else:
         _refuse(where, "an object of paths, or a list of {path, operator, value}")
-    if len(asked) > MAX_PREDICATES:
+    if len(parsed) > MAX_PREDICATES:
         _refuse(where, f"at most {MAX_PREDICATES} predicates")
-    return [_predicate(kind, *one) for one in asked]
+    return [_predicate(kind, *one) for one in parsed]
 
 
 def _by_path(given: dict[str, Any], where: str) -> list[tuple[str, str, Any, str]]:
     found: list[tuple[str, str, Any, str]] = []
-    for path, asked in given.items():
+    for path, condition in given.items():
         place = f"{where}.{path[:MAX_PATH]}"
-        if isinstance(asked, dict):
-            if not asked:
+        if isinstance(condition, dict):
+            if not condition:
                 _refuse(place, 'an operator and a value, such as {"equals": 1}')
-            found += [(path, operator, value, place) for operator, value in cast(dict[str, Any], asked).items()]
+            found += [(path, operator, value, place) for operator, value in cast(dict[str, Any], condition).items()]
         else:
-            found.append((path, "equals", asked, place))
+            found.append((path, "equals", condition, place))
     return found
 
 
@@ -116,7 +116,7 @@ def _predicate(kind: Kind, path: str, operator: str, value: Any, where: str) -> 
 
 
 def read_path(path: str, where: str) -> tuple[str, ...]:
-    """The tokens of a path of a filter."""
+    """Return the tokens of a filter's path; raise BadRequest when it is not valid."""
     if not path or len(path) > MAX_PATH:
         _refuse(where, f"a path of 1 to {MAX_PATH} characters")
     try:
@@ -132,7 +132,7 @@ def _times(operator: str, value: Any, where: str) -> Any:
     if operator in ("in", "notIn") and isinstance(value, list):
         return [_time(item, where) for item in cast(list[Any], value)]
     if operator not in ("equals", "notEquals", *_COMPARING):
-        _refuse(where, "times can be compared, and nothing else")
+        _refuse(where, "times can only be compared")
     return _time(value, where)
 
 

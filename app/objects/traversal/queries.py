@@ -1,13 +1,11 @@
-"""All SQL of walking the graph of objects; the walks themselves are functions in the database."""
+"""All SQL of traversal; the walks themselves are SQL functions."""
 
-# What is around some objects, as JSON text ready to be sent.
+# The neighbourhood of some objects, as JSON text that is sent as it is.
 EXPAND_OBJECTS = """
     SELECT * FROM expand_objects(
-        %(tenant)s, %(project)s, %(roots)s::uuid[], %(steps)s::jsonb, %(phased)s, %(depth)s, %(time)s::timestamptz,
-        %(fan)s, %(cap)s, %(most)s, %(dedupe)s, %(distinct)s, %(paths)s, %(most_paths)s, %(include)s::jsonb)"""
+        %(tenant)s, %(project)s, %(roots)s::uuid[], %(steps)s::jsonb, %(include)s::jsonb, %(options)s::jsonb)"""
 
-# One page of it, in the order of depth and id.
+# One page of a walk, in the order of depth and id.
 TRAVERSE_OBJECTS = """
     SELECT * FROM traverse_objects(
-        %(tenant)s, %(project)s, %(roots)s::uuid[], %(steps)s::jsonb, %(depth)s, %(cap)s, %(most)s,
-        %(after_depth)s::int, %(after)s::uuid, %(back)s, %(limit)s)"""
+        %(tenant)s, %(project)s, %(roots)s::uuid[], %(steps)s::jsonb, %(options)s::jsonb)"""

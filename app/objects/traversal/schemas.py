@@ -1,4 +1,4 @@
-"""Walks over objects on the wire."""
+"""Wire schemas of traversal."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.cursors import MAX_LENGTH
+from app.paging import MAX_CURSOR_LENGTH
 from app.tenancy.schemas import Create, Moment, Read
 
 MAX_ROOTS = 50
@@ -29,7 +29,7 @@ class WalkFilters(Create, frozen=True, kw_only=True):
 
 
 class Include(Create, frozen=True, kw_only=True):
-    """Which fields are returned; ids, ends and depth always are."""
+    """Which fields to return; ids, ends and depth are always returned."""
 
     object: IncludePaths | None = None
     """Such as title, status, properties or properties.summary; absent: the usual ones."""
@@ -38,7 +38,7 @@ class Include(Create, frozen=True, kw_only=True):
 
 
 class Phase(Create, frozen=True, kw_only=True, rename="camel"):
-    """One hop of its own; what it leaves out is as the request says for all."""
+    """One hop; fields that it leaves out are those of the request."""
 
     edge_types: Types | None = None
     direction: Direction | None = None
@@ -47,7 +47,7 @@ class Phase(Create, frozen=True, kw_only=True, rename="camel"):
     filters: WalkFilters | None = None
 
 
-class ExpandAsk(Create, frozen=True, kw_only=True, rename="camel"):
+class ExpandRequest(Create, frozen=True, kw_only=True, rename="camel"):
     roots: Roots
     """Ids of objects, or of any version of them; 1 to 50."""
     direction: Direction | None = None
@@ -78,7 +78,7 @@ class ExpandAsk(Create, frozen=True, kw_only=True, rename="camel"):
 
 
 class ExpandedNode(Read, frozen=True, kw_only=True):
-    """An object; of these fields those that were asked for, id and depth always."""
+    """An object with the requested fields; id and depth are always there."""
 
     id: UUID
     version: int | UnsetType = UNSET
@@ -98,7 +98,7 @@ class ExpandedNode(Read, frozen=True, kw_only=True):
 
 
 class ExpandedEdge(Read, frozen=True, kw_only=True):
-    """A relationship; of these fields those that were asked for, id, src and dst always."""
+    """A relationship with the requested fields; id, src and dst are always there."""
 
     id: UUID
     src: UUID
@@ -137,7 +137,7 @@ class ExpandRead(Read, frozen=True, kw_only=True):
     meta: ExpandMeta
 
 
-class TraverseAsk(Create, frozen=True, kw_only=True):
+class TraverseRequest(Create, frozen=True, kw_only=True):
     root_ids: Roots
     """Ids of objects, or of any version of them; 1 to 50."""
     direction: Literal["out", "in", "both"] = "both"
@@ -153,7 +153,7 @@ class TraverseAsk(Create, frozen=True, kw_only=True):
     """Only objects with at least one of these labels, roots included."""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     """Nodes a page."""
-    cursor: Annotated[str, Meta(max_length=MAX_LENGTH)] | None = None
+    cursor: Annotated[str, Meta(max_length=MAX_CURSOR_LENGTH)] | None = None
     """`next_cursor` or `previous_cursor` of another page of the same walk; good for 300 seconds."""
     page_direction: Literal["forward", "backward"] = "forward"
     """backward: the page before the cursor; without one the last page."""

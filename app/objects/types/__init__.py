@@ -1,1 +1,1 @@
-"""The registries of types: which properties an object or a relationship may have, and what it may link."""
+"""Types: which properties objects and relationships may have, and which objects a relationship may link."""

@@ -1,4 +1,4 @@
-"""What a JSON Schema can cost, told from its form: references that double at each step hang whoever checks by them."""
+"""The cost of a check against a JSON Schema, computed from its structure: nested references can grow exponentially."""
 
 from typing import Any, cast
 from urllib.parse import unquote, urldefrag, urljoin
@@ -7,43 +7,43 @@ import msgspec
 
 from app.objects.json_pointer import parse_pointer, point_at
 
-# Definitions cost where they are referred to; these hold plain values.
+# Definitions count where they are referenced; the others contain plain values.
 _NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _META = ("https://json-schema.org/draft/", "http://json-schema.org/draft-")
 _META_STEPS = 1000
-# Beyond this the number itself does not matter.
-_ENOUGH = 10**12
-_NOWHERE = "urn:schema"
+# Costs are capped here.
+_MAX_COST = 10**12
+_ROOT = "urn:schema"
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Subschemas that one check passes, and how often it comes back to where it began, one level deeper."""
+    """The subschemas that one check evaluates, and how many of them refer back to a schema they are within."""
 
     steps: int
     returns: int
 
 
 class UnknownReference(ValueError):
-    """A reference to what does not stand within the schema."""
+    """A reference to something outside the schema."""
 
 
 def measure_schema(schema: Any, *, outside: bool = False) -> Cost:
-    """The cost of a schema; with `outside` what it refers to may stand elsewhere, and counts once."""
-    return _Measure(schema, outside=outside).of(schema, _NOWHERE, ())
+    """Return the cost of a schema; with `outside` references may lead out of it, and cost nothing more."""
+    return _Measure(schema, outside=outside).of(schema, _ROOT, ())
 
 
 class _Measure:
     def __init__(self, schema: Any, *, outside: bool) -> None:
         self._outside = outside
         self._known: dict[int, Cost] = {}
-        self._places: dict[str, Any] = {_NOWHERE: schema}
+        self._places: dict[str, Any] = {_ROOT: schema}
         self._bases: dict[int, str] = {}
         self._dynamic: dict[str, list[Any]] = {}
-        self._collect(schema, _NOWHERE)
+        self._collect(schema, _ROOT)
 
     def _collect(self, node: Any, base: str) -> None:
-        """What a reference may name, by id and by anchor; and from where each part reads its references."""
+        """Index the targets of references by id and anchor, and the base address of each part."""
         if isinstance(node, list):
             for member in cast(list[Any], node):
                 self._collect(member, base)
@@ -62,7 +62,7 @@ class _Measure:
             self._collect(member, base)
 
     def of(self, node: Any, base: str, above: tuple[int, ...]) -> Cost:
-        """What it costs to apply this part of the schema."""
+        """Return the cost of applying this part of the schema."""
         if id(node) in above:
             return Cost(1, 1)
         if id(node) in self._known:
@@ -71,7 +71,7 @@ class _Measure:
         steps, returns = 1, 0
         for part in self._parts(node, base):
             cost = part if isinstance(part, Cost) else self.of(part, base, (*above, id(node)))
-            steps, returns = min(_ENOUGH, steps + cost.steps), min(_ENOUGH, returns + cost.returns)
+            steps, returns = min(_MAX_COST, steps + cost.steps), min(_MAX_COST, returns + cost.returns)
         self._known[id(node)] = Cost(steps, returns)
         return self._known[id(node)]
 
@@ -85,11 +85,11 @@ class _Measure:
         parts: list[Any] = [part for part in applied if isinstance(part, (dict, list))]
         for name in _REFERENCES:
             if isinstance(target := members.get(name), str):
-                parts += self._meant(target, base)
+                parts += self._targets(target, base)
         return parts
 
-    def _meant(self, target: str, base: str) -> list[Any]:
-        """What a reference leads to: one place, or all that a dynamic one may mean."""
+    def _targets(self, target: str, base: str) -> list[Any]:
+        """Return the target of a reference, or all possible targets of a dynamic one."""
         address, fragment = urldefrag(_join(base, target))
         fragment = unquote(fragment)
         if fragment in self._dynamic:
@@ -114,5 +114,5 @@ class _Measure:
 def _join(base: str, address: str) -> str:
     if address.startswith("#"):
         return f"{urldefrag(base).url}{address}"
-    # A name that is no place (urn:...) has nothing beside it.
+    # Nothing is relative to a URN.
     return urljoin(base, address) if "://" in base else address

@@ -1,4 +1,4 @@
-"""Types of the whole installation: its operator decides, tenants use them and may override them."""
+"""Types of the whole installation: the operator registers them, tenants use or override them."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,22 +15,22 @@ from app.objects.types.service import type_content, type_row
 
 
 class TypesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Types as an operator writes them down: the bodies of the two registries."""
+    """A file of types: the request bodies of the two registries."""
 
     objects: list[dict[str, Any]] = []
     relationships: list[dict[str, Any]] = []
 
 
 def read_file(text: bytes) -> TypesFile:
-    """The types of a file."""
+    """Return the types of a file; raise BadRequest when it is not valid."""
     try:
         return msgspec.json.decode(text, type=TypesFile)
     except msgspec.MsgspecError as problem:
-        raise BadRequest(f"FILE: {problem}; it holds objects and relationships, each a list.") from problem
+        raise BadRequest(f"FILE: {problem}; it has to contain the lists objects and relationships.") from problem
 
 
 async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
-    """Registers types for all tenants; one that says the same as before gets no new version."""
+    """Register types for all tenants; a type that equals its active version gets no new one."""
     loaded: list[dict[str, Any]] = []
     given: list[tuple[Kind, ObjectTypeCreate | RelationshipTypeCreate]] = [
         *(("object", convert_item(item, ObjectTypeCreate)) for item in data.objects),
@@ -59,7 +59,7 @@ async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
 
 
 async def list_types(owner: Database) -> list[dict[str, Any]]:
-    """The versions that count, by kind and name."""
+    """Return the active versions by kind and name."""
     kinds: tuple[Kind, ...] = ("object", "relationship")
     async with owner.system() as session:
         return [

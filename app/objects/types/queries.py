@@ -1,4 +1,4 @@
-"""All SQL of the registries of types. `kind` is object or relationship: one statement serves both."""
+"""All SQL of types; each statement exists for types of objects and of relationships."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ _OWN = {
     ),
 }  # fmt: skip
 _ALL = ("type", "version", "status", "description", "json_schema", "created_by", "created_at")
-# What counts of a version beside its number: the same again is no new one.
+# The columns that make two versions of a type equal.
 CONTENT: dict[Kind, tuple[str, ...]] = {
     "object": ("description", "json_schema", *_OWN["object"]),
     "relationship": ("description", "json_schema", *_OWN["relationship"]),
@@ -34,12 +34,12 @@ def _select(kind: Kind, scope: str) -> str:
         "t.json_schema::text AS json_schema" if name == "json_schema" else f"t.{name}" for name in _columns(kind)
     )
     table = f"{kind}_type_schemas" if scope == "tenant" else f"global_{kind}_type_schemas"
-    mine = "t.tenant_id = :tenant AND " if scope == "tenant" else ""
-    return f"SELECT {listed}, '{scope}' AS scope FROM {table} t WHERE {mine}"
+    own = "t.tenant_id = :tenant AND " if scope == "tenant" else ""
+    return f"SELECT {listed}, '{scope}' AS scope FROM {table} t WHERE {own}"
 
 
 def _either(kind: Kind, condition: str) -> str:
-    """A tenant's own and the installation's, where the tenant has none of that name."""
+    """Return the query for the tenant's own types and those of the installation that the tenant does not override."""
     own = f"{_select(kind, 'tenant')}{condition}"
     other = (
         f"{_select(kind, 'global')}{condition} AND NOT EXISTS (SELECT FROM {kind}_type_schemas o "
@@ -100,20 +100,20 @@ GLOBAL_RETIRE: dict[Kind, TextClause] = {
     )
     for kind in _KINDS
 }
-# Has the relationships of a type kept to how many there may be, or answers where there are more already.
-MARK_MULTIPLICITY = text("SELECT * FROM mark_multiplicity(:type)")
-# Nobody registers or chooses versions of a type, or writes relationships of it, beside whoever has this.
-HOLD_TYPE = text("SELECT hold_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
-USED_ELSEWHERE = text("SELECT used_elsewhere(:kind, :type) AS used")
+# Enforce the multiplicity of a type from now on, or return the objects that exceed it already.
+APPLY_MULTIPLICITY = text("SELECT * FROM apply_multiplicity(:type)")
+# Lock a type: others wait to register or activate versions of it, and to write relationships of it.
+LOCK_TYPE = text("SELECT lock_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
+USED_ELSEWHERE = text("SELECT type_used_elsewhere(:kind, :type) AS used")
 
 
 async def insert_version(session: Session, kind: Kind, *, row: Row) -> None:
-    """Writes a version of a tenant's type; somebody else may have done so at the same moment."""
+    """Insert a version of a tenant's type; raise Conflict when a concurrent request registered it."""
     try:
         await session.execute(_insert(f"{kind}_type_schemas", ("tenant_id", *_columns(kind))), row)
     except IntegrityError as problem:
         raise Conflict(
-            "type: somebody else registered a version of it at the same moment; read it and try again.",
+            "type: another request registered a version of it at the same time; read the type and try again.",
             code="type_version_exists",
         ) from problem
 
@@ -124,5 +124,5 @@ def _insert(table: str, columns: tuple[str, ...]) -> TextClause:
 
 
 def insert_global(kind: Kind) -> Any:
-    """The statement that writes a version of the installation's types."""
+    """Return the statement that inserts a version of the installation's types."""
     return _insert(f"global_{kind}_type_schemas", _columns(kind))

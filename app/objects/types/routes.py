@@ -1,4 +1,4 @@
-"""HTTP of the registries of types."""
+"""HTTP of types."""
 
 from typing import Annotated, Any, cast
 
@@ -25,9 +25,13 @@ from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respon
 
 READ = Access(work="read", scopes=("graph:read",), project=False)
 WRITE = Access(work="write", scopes=("graph:write",), project=False)
-TypeFilter = Annotated[str | None, QueryParameter(name="type", max_length=128, description="Only of this name.")]
-StatusFilter = Annotated[Status | None, QueryParameter(description="Only versions that count, or that do not.")]
-Version = Annotated[int | None, QueryParameter(ge=1, le=2**31 - 1, description="Another than the one that counts.")]
+TypeFilter = Annotated[
+    str | None, QueryParameter(name="type", max_length=128, description="Only the type of this name.")
+]
+StatusFilter = Annotated[Status | None, QueryParameter(description="Only active or only retired versions.")]
+Version = Annotated[
+    int | None, QueryParameter(ge=1, le=2**31 - 1, description="This version instead of the active one.")
+]
 
 
 @post(
@@ -35,15 +39,17 @@ Version = Annotated[int | None, QueryParameter(ge=1, le=2**31 - 1, description="
     opt={"access": WRITE},
     summary="Register a type of objects",
     tags=["types"],
-    responses=also(200, ObjectTypeCreated, "This very version was there already."),
+    responses=also(200, ObjectTypeCreated, "An equal version is registered already."),
 )
 async def register_object_type(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectTypeCreate]
 ) -> Response[ObjectTypeCreated]:
-    """A new type, or the next version of one: it counts from now on for every project of the tenant, and objects that
-    are there are checked by it when they next change. No type has to be registered: one that is not takes any
+    """Registers a new type or the next version of one, which becomes active for every project of the tenant. Existing
+    objects are checked against it when they next change. Registering is optional: an unregistered type allows any
     properties."""
-    return respond(await service.register_type(db, who, "object", data=data, once=idempotent))
+    return respond(
+        await idempotent.run(db, who, lambda session: service.register_type(session, who, "object", data=data))
+    )
 
 
 @post(
@@ -51,14 +57,16 @@ async def register_object_type(
     opt={"access": WRITE},
     summary="Register a type of relationships",
     tags=["types"],
-    responses=also(200, RelationshipTypeCreated, "This very version was there already."),
+    responses=also(200, RelationshipTypeCreated, "An equal version is registered already."),
 )
 async def register_relationship_type(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipTypeCreate]
 ) -> Response[RelationshipTypeCreated]:
-    """What it may link, how many there may be, and what properties it has. Multiplicity is kept by the database from
-    now on; where objects have more relationships already the answer is 409 `multiplicity_exceeded`."""
-    return respond(await service.register_type(db, who, "relationship", data=data, once=idempotent))
+    """Says which objects it may link, how many relationships of it an object may have, and which properties it has. The
+    database enforces the multiplicity; objects that exceed it already are 409 `multiplicity_exceeded`."""
+    return respond(
+        await idempotent.run(db, who, lambda session: service.register_type(session, who, "relationship", data=data))
+    )
 
 
 @get("/graph/schemas/objects", opt={"access": READ}, summary="List types of objects", tags=["types"])
@@ -71,7 +79,7 @@ async def list_object_types(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ObjectTypeList:
-    """By name; those of the installation with `scope` global."""
+    """By name, the tenant's own and those of the installation (`scope` is `global`)."""
     page = Page(cursors, who, "object-types", limit=limit, cursor=cursor, type=name, status=status)
     return cast(ObjectTypeList, await service.list_types(db, who, "object", name=name, status=status, page=page))
 
@@ -86,34 +94,38 @@ async def list_relationship_types(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> RelationshipTypeList:
-    """By name; those of the installation with `scope` global."""
+    """By name, the tenant's own and those of the installation (`scope` is `global`)."""
     page = Page(cursors, who, "relationship-types", limit=limit, cursor=cursor, type=name, status=status)
     found: Any = await service.list_types(db, who, "relationship", name=name, status=status, page=page)
     return cast(RelationshipTypeList, found)
 
 
-@get("/graph/schemas/objects/{name:str}", opt={"access": READ}, summary="One type of objects", tags=["types"])
+@get("/graph/schemas/objects/{name:str}", opt={"access": READ}, summary="Read a type of objects", tags=["types"])
 async def get_object_type(db: Db, who: Who, name: FromPath[str], version: Version = None) -> ObjectTypeRead:
-    """The version that counts, unless another is named."""
+    """Returns the active version unless `version` names another."""
     return cast(ObjectTypeRead, await service.get_type(db, who, "object", name=name, version=version))
 
 
 @get(
-    "/graph/schemas/relationships/{name:str}", opt={"access": READ}, summary="One type of relationships", tags=["types"]
+    "/graph/schemas/relationships/{name:str}",
+    opt={"access": READ},
+    summary="Read a type of relationships",
+    tags=["types"],
 )
 async def get_relationship_type(db: Db, who: Who, name: FromPath[str], version: Version = None) -> RelationshipTypeRead:
-    """The version that counts, unless another is named."""
+    """Returns the active version unless `version` names another."""
     return cast(RelationshipTypeRead, await service.get_type(db, who, "relationship", name=name, version=version))
 
 
 @patch(
     "/graph/schemas/objects/{name:str}",
     opt={"access": WRITE},
-    summary="Choose a version of a type of objects",
+    summary="Activate or retire a version of a type of objects",
     tags=["types"],
 )
 async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]) -> ObjectTypeRead:
-    """`active` makes this the version that counts, `retired` leaves the type without one: then any properties do."""
+    """`active` makes this the active version. `retired` leaves the type without one, so that any properties are
+    allowed."""
     found = await service.set_type_status(db, who, "object", name=name, data=data)
     return cast(ObjectTypeRead, found)
 
@@ -121,13 +133,14 @@ async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JS
 @patch(
     "/graph/schemas/relationships/{name:str}",
     opt={"access": WRITE},
-    summary="Choose a version of a type of relationships",
+    summary="Activate or retire a version of a type of relationships",
     tags=["types"],
 )
 async def set_relationship_type_status(
     db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]
 ) -> RelationshipTypeRead:
-    """`active` makes this the version that counts, `retired` leaves the type without one."""
+    """`active` makes this the active version. `retired` leaves the type without one, so that any ends and properties
+    are allowed."""
     found = await service.set_type_status(db, who, "relationship", name=name, data=data)
     return cast(RelationshipTypeRead, found)
 

@@ -1,4 +1,4 @@
-"""Types on the wire."""
+"""Wire schemas of types."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -40,14 +40,14 @@ class ObjectTypeCreate(Create, frozen=True, kw_only=True):
 
 
 class Multiplicity(Create, frozen=True, kw_only=True):
-    """How many relationships of a type an object may have, as their source and as their destination."""
+    """How many live relationships of a type an object may have, as source and as destination."""
 
     src: Many = "many"
     dst: Many = "many"
 
 
 class RankingRule(Create, frozen=True, kw_only=True):
-    """How much relationships of a type count when neighbours are chosen."""
+    """How relationships of a type are ranked when neighbors are chosen."""
 
     base_weight: Weight | None = None
     allow_neighbor: bool = True
@@ -72,7 +72,7 @@ class RelationshipTypeCreate(Create, frozen=True, kw_only=True):
 
 
 class TypePatch(Create, frozen=True, kw_only=True):
-    """Which version is the one that counts."""
+    """A version of a type to activate or to retire."""
 
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     status: Status

@@ -1,4 +1,4 @@
-"""Use cases of types: register, read, choose which version counts, and check properties by them."""
+"""Use cases of types: register, read, activate and retire versions, and check properties against them."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -28,8 +28,8 @@ from app.objects.types.schemas import (
     TypePatch,
 )
 from app.objects.types.validation import compile_schema, schema_failed, stored_checker
+from app.outcomes import Outcome
 from app.paging import Page
-from app.web.idempotency import Answer, Once, Step
 
 Created = ObjectTypeCreated | RelationshipTypeCreated
 CODES: dict[Kind, str] = {
@@ -39,7 +39,7 @@ CODES: dict[Kind, str] = {
 
 
 def type_row(kind: Kind, data: ObjectTypeCreate | RelationshipTypeCreate) -> Row:
-    """The columns of a version of a type; a schema that is none is refused here."""
+    """Return the columns of a version of a type; raise BadRequest when its schema is not a valid JSON Schema."""
     compile_schema(data.json_schema)
     row: Row = {
         "type": data.type,
@@ -53,39 +53,28 @@ def type_row(kind: Kind, data: ObjectTypeCreate | RelationshipTypeCreate) -> Row
             "embedding_relevant_paths": made.embedding_relevant_paths,
             "fts_enabled": made.fts_enabled,
         }
-    linked = cast(RelationshipTypeCreate, data)
+    relationship = cast(RelationshipTypeCreate, data)
     return row | {
-        "allowed_src_types": sorted(set(linked.allowed_src_types)),
-        "allowed_dst_types": sorted(set(linked.allowed_dst_types)),
-        "multiplicity_src": linked.multiplicity.src,
-        "multiplicity_dst": linked.multiplicity.dst,
-        **msgspec.structs.asdict(linked.ranking),
+        "allowed_src_types": sorted(set(relationship.allowed_src_types)),
+        "allowed_dst_types": sorted(set(relationship.allowed_dst_types)),
+        "multiplicity_src": relationship.multiplicity.src,
+        "multiplicity_dst": relationship.multiplicity.dst,
+        **msgspec.structs.asdict(relationship.ranking),
     }
 
 
 async def register_type(
-    db: Database, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate, once: Once
-) -> Answer:
-    """Makes a type or its next version, which counts from now on; the same again is answered as it is."""
+    session: Session, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate
+) -> Outcome[Created]:
+    """Register a type or its next version, which becomes the active one; return an equal version as it is."""
     wanted = type_row(kind, data)
-
-    async def write() -> Answer:
-        async with once.tenant(db, who) as step:
-            return step.stored or await _register(step, who, kind, data=data, wanted=wanted)
-
-    return await retried(write)
-
-
-async def _register(
-    step: Step, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate, wanted: Row
-) -> Answer:
-    await _hold(step.session, who, kind, data.type)
-    found = await step.session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [data.type]})
+    await _lock_type(session, who, kind, data.type)
+    found = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [data.type]})
     own = [row for row in found if row["scope"] == "tenant"]
     known = _same_version(kind, own, wanted, data.version)
     if known is not None:
-        return await step.answer(200, _created(kind, known, created=False))
-    await _require_own(step.session, who, kind, data.type)
+        return _outcome(kind, known, created=False)
+    await _require_sole_user(session, who, kind, data.type)
     row = wanted | {
         "tenant_id": who.tenant_id,
         "version": data.version or max((row["version"] for row in own), default=0) + 1,
@@ -94,59 +83,59 @@ async def _register(
         "created_at": datetime.now(UTC),
     }
     if data.status == "active":
-        await step.session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
-    await queries.insert_version(step.session, kind, row=row)
-    await _keep_multiplicity(step.session, kind, data.type)
+        await session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
+    await queries.insert_version(session, kind, row=row)
+    await _apply_multiplicity(session, kind, data.type)
     details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}
-    await audit.record(step.session, "admin_action", key_id=who.key_id, **details)
-    return await step.answer(201, _created(kind, row | {"scope": "tenant"}, created=True))
+    await audit.record(session, "admin_action", key_id=who.key_id, **details)
+    return _outcome(kind, row | {"scope": "tenant"}, created=True)
 
 
 def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) -> Row | None:
-    """The version there is that says the same: the active one, or the one that is named."""
+    """Return the active or the named version if it equals the wanted one; raise Conflict if the named one differs."""
     for row in own:
         if row["version"] == version if version is not None else row["status"] == "active":
             if type_content(kind, row) == type_content(kind, wanted):
                 return row
             if version is not None:
                 raise Conflict(
-                    f"version: version {version} of {row['type']} is there and says something else; leave version out "
-                    "for the next one.",
+                    f"version: version {version} of {row['type']} exists and differs; leave version out to "
+                    "register the next one.",
                     code="type_version_exists",
                 )
     return None
 
 
 def type_content(kind: Kind, row: Row) -> dict[str, Any]:
-    """What a version of a type says, beside its number: the same again is no new one."""
+    """Return what makes two versions of a type equal."""
     content = {name: row[name] for name in queries.CONTENT[kind]}
     content["json_schema"] = msgspec.json.decode(row["json_schema"])
     return content
 
 
-async def _hold(session: Session, who: Principal, kind: Kind, name: str) -> None:
-    await session.execute(queries.HOLD_TYPE, {"tenant": who.tenant_id, "kind": kind, "type": name})
+async def _lock_type(session: Session, who: Principal, kind: Kind, name: str) -> None:
+    await session.execute(queries.LOCK_TYPE, {"tenant": who.tenant_id, "kind": kind, "type": name})
 
 
-async def _require_own(session: Session, who: Principal, kind: Kind, name: str) -> None:
-    """A type counts in all projects: who works in one alone does not decide about what others have."""
+async def _require_sole_user(session: Session, who: Principal, kind: Kind, name: str) -> None:
+    """Raise Forbidden when the caller is no administrator and other projects use the type, which all of them share."""
     if who.is_admin:
         return
     row = await session.row(queries.USED_ELSEWHERE, {"kind": kind, "type": name})
     if row is not None and row["used"]:
         raise Forbidden(
-            f"type: other projects use {name} too; a key of kind admin may change it.", code="type_used_elsewhere"
+            f"type: other projects use {name} too; only keys of kind admin can change it.", code="type_used_elsewhere"
         )
 
 
-async def _keep_multiplicity(session: Session, kind: Kind, name: str) -> None:
+async def _apply_multiplicity(session: Session, kind: Kind, name: str) -> None:
     if kind != "relationship":
         return
-    crowded = await session.rows(queries.MARK_MULTIPLICITY, {"type": name})
-    if crowded:
-        listed = [{**row, "object_id": row["object_id"] and str(row["object_id"])} for row in crowded]
+    exceeding = await session.rows(queries.APPLY_MULTIPLICITY, {"type": name})
+    if exceeding:
+        listed = [{**row, "object_id": row["object_id"] and str(row["object_id"])} for row in exceeding]
         raise Conflict(
-            f"multiplicity: some objects have several live relationships of type {name} already; delete all but one "
+            f"multiplicity: some objects already have several live relationships of type {name}; delete all but one "
             "of each first.",
             code="multiplicity_exceeded",
             details={"objects": listed},
@@ -156,7 +145,7 @@ async def _keep_multiplicity(session: Session, kind: Kind, name: str) -> None:
 async def set_type_status(
     db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch
 ) -> ObjectTypeRead | RelationshipTypeRead:
-    """Makes a version of a tenant's type the one that counts, or retires it."""
+    """Activate or retire a version of a tenant's type and return it; raise NotFound."""
 
     async def write() -> Row:
         async with db.tenant(who) as session:
@@ -166,18 +155,18 @@ async def set_type_status(
 
 
 async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Row:
-    await _hold(session, who, kind, name)
+    await _lock_type(session, who, kind, name)
     rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [name]})
     found = next((row for row in rows if row["scope"] == "tenant" and row["version"] == data.version), None)
     if found is None:
         raise type_not_found(kind, name)
     if found["status"] != data.status:
-        await _require_own(session, who, kind, name)
+        await _require_sole_user(session, who, kind, name)
         place = {"tenant": who.tenant_id, "type": name}
         if data.status == "active":
             await session.execute(queries.RETIRE[kind], place)
         await session.execute(queries.SET_STATUS[kind], {**place, "version": data.version, "status": data.status})
-        await _keep_multiplicity(session, kind, name)
+        await _apply_multiplicity(session, kind, name)
         details = {"action": f"{kind}_type_{data.status}", "type": name, "version": data.version}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)
     return found | {"status": data.status}
@@ -186,7 +175,7 @@ async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str
 async def get_type(
     db: Database, who: Principal, kind: Kind, *, name: str, version: int | None
 ) -> ObjectTypeRead | RelationshipTypeRead:
-    """One version of a type: the one that counts, unless another is named."""
+    """Return the active version of a type, or the named one; raise NotFound."""
     async with db.tenant(who) as session:
         rows = await session.rows(queries.VERSIONS[kind], {"tenant": who.tenant_id, "types": [name]})
     chosen = [row for row in rows if (row["status"] == "active" if version is None else row["version"] == version)]
@@ -198,7 +187,7 @@ async def get_type(
 async def list_types(
     db: Database, who: Principal, kind: Kind, *, name: str | None, status: str | None, page: Page
 ) -> ObjectTypeList | RelationshipTypeList:
-    """Types by name, each with its versions, newest first."""
+    """Return a page of types by name, each with its versions, newest first."""
     after = page.after or [None, None, None]
     params = {
         "tenant": who.tenant_id,
@@ -218,12 +207,12 @@ async def list_types(
 
 
 def type_not_found(kind: Kind, name: str) -> NotFound:
-    """The answer for a type that is not registered."""
+    """Return the error for a type that is not registered."""
     return NotFound(f"There is no such {kind} type: {name[:128]}.", code="type_not_found")
 
 
 def present_type(kind: Kind, row: Row) -> ObjectTypeRead | RelationshipTypeRead:
-    """A version of a type as it goes out."""
+    """Return a version of a type as the response has it."""
     shared = {
         name: row[name] for name in ("type", "version", "status", "scope", "description", "created_by", "created_at")
     }
@@ -242,11 +231,11 @@ def present_type(kind: Kind, row: Row) -> ObjectTypeRead | RelationshipTypeRead:
     )
 
 
-def _created(kind: Kind, row: Row, *, created: bool) -> Created:
+def _outcome(kind: Kind, row: Row, *, created: bool) -> Outcome[Created]:
     shown = present_type(kind, row)
     if isinstance(shown, ObjectTypeRead):
-        return ObjectTypeCreated(schema=shown, created=created)
-    return RelationshipTypeCreated(schema=shown, created=created)
+        return Outcome(ObjectTypeCreated(schema=shown, created=created), created=created)
+    return Outcome(RelationshipTypeCreated(schema=shown, created=created), created=created)
 
 
 @lru_cache(maxsize=2000)
@@ -257,7 +246,7 @@ def _declared(text: str) -> frozenset[str]:
 
 
 class Types:
-    """The types that a write meets, as they are in its transaction; one that is not registered checks nothing."""
+    """The types of a write as they are in its transaction; a type that is not registered allows everything."""
 
     def __init__(self, kind: Kind, rows: Iterable[Row], versions: dict[tuple[str, int], Row]) -> None:
         self._kind: Kind = kind
@@ -265,7 +254,7 @@ class Types:
         self._versions = versions
 
     def find(self, name: str, version: int | None = None) -> Row | None:
-        """The version that counts, or the one that is named."""
+        """Return the active version or the named one; None for an unregistered type; raise BadRequest."""
         if version is None:
             return self._active.get(name)
         found = self._versions.get((name, version))
@@ -274,12 +263,12 @@ class Types:
         return found
 
     def declared(self, name: str) -> frozenset[str]:
-        """The names of properties that the type's schema knows."""
+        """Return the names of the properties that the type's schema declares."""
         found = self._active.get(name)
         return frozenset() if found is None else _declared(found["json_schema"])
 
     def check(self, name: str, properties: Any, *, version: int | None = None, field: str = "properties") -> int | None:
-        """Checks properties by their type and answers the version it was checked by; None where there is none."""
+        """Check properties and return the version of the type that was used, or None; raise Unprocessable."""
         found = self.find(name, version)
         if found is None:
             return None
@@ -292,13 +281,13 @@ class Types:
 async def read_types(
     session: Session, who: Principal, kind: Kind, *, names: Iterable[str], versions: Iterable[tuple[str, int]] = ()
 ) -> Types:
-    """The types of these names, and versions of them that are asked for by number."""
+    """Return the types of these names, and those versions of them that are requested by number."""
     active = await session.rows(queries.ACTIVE[kind], {"tenant": who.tenant_id, "types": sorted(set(names))})
     chosen: dict[tuple[str, int], Row] = {}
-    wanted = set(versions)
-    if wanted:
-        asked = {"tenant": who.tenant_id, "types": sorted({name for name, _ in wanted})}
-        # The tenant's own come first, and count before the installation's.
-        for row in reversed(await session.rows(queries.VERSIONS[kind], asked)):
+    requested = set(versions)
+    if requested:
+        given = {"tenant": who.tenant_id, "types": sorted({name for name, _ in requested})}
+        # Reversed, so that the tenant's own versions, which come first, replace the installation's.
+        for row in reversed(await session.rows(queries.VERSIONS[kind], given)):
             chosen[row["type"], row["version"]] = row
     return Types(kind, active, chosen)

@@ -1,4 +1,4 @@
-"""Tables of the registries of types: a tenant's own, and those of the whole installation, which a tenant's override."""
+"""Tables of types: a tenant's own, which override those of the whole installation."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def _relationship_type() -> list[Any]:
         Column("allowed_dst_types", ARRAY(Text), nullable=False),
         Column("multiplicity_src", Text, nullable=False, comment="one: at most one from an object"),
         Column("multiplicity_dst", Text, nullable=False, comment="one: at most one to an object"),
-        # How much it counts when neighbours are chosen.
+        # Ranking of neighbours.
         Column("base_weight", Double, nullable=True),
         Column("allow_neighbor", Boolean, nullable=False, server_default=text("true")),
         Column("max_depth_allowed", Integer, nullable=True),
@@ -88,7 +88,7 @@ relationship_type_schemas = Table(
     info={"rls": Rule.TENANT, "grants": "SELECT, INSERT, UPDATE"},
 )
 
-# Of the whole installation: its operator decides, tenants use them and may override them.
+# Types of the whole installation: the operator registers them, tenants use or override them.
 global_object_type_schemas = Table(
     "global_object_type_schemas",
     metadata,

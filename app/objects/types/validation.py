@@ -1,4 +1,4 @@
-"""JSON Schemas of types: compiled once and kept by their content, bounded in what they cost, fetched from nowhere."""
+"""JSON Schemas of types: compiled once, cached by content, limited in cost, and never fetched over the network."""
 
 import hashlib
 import math
@@ -16,11 +16,12 @@ from app.objects.types.cost import Cost, UnknownReference, measure_schema
 
 MAX_SCHEMA_BYTES = 128 * 1024
 MAX_ERRORS = 20
-# Steps that one check may take, as far as the form of a schema tells: some tenths of a second.
+# Steps of one check as computed from the schema's structure; this many take some tenths of a second.
 MAX_STEPS = 10_000_000
-# The same times the values of a document; and what may be written about them.
+# The steps times the values of a document.
 MAX_WORK = 20_000_000
-MAX_TOLD = 50_000_000
+# The bytes of a schema times the values of a document; beyond this only the first error is reported.
+MAX_ERROR_WORK = 50_000_000
 MAX_MESSAGE = 300
 MAX_NESTING = 64
 
@@ -28,7 +29,7 @@ Schema = dict[str, Any] | bool
 
 
 class Checker(msgspec.Struct, frozen=True):
-    """A compiled schema, what one check by it costs, and how deep a document may be that it checks."""
+    """A compiled schema with the cost of one check and the depth of documents that it can check."""
 
     validator: Any
     steps: int
@@ -36,19 +37,19 @@ class Checker(msgspec.Struct, frozen=True):
     max_depth: int | None
 
     def errors(self, document: Any) -> list[dict[str, str]]:
-        """Where a document fails, and why; empty when it is valid."""
+        """Return where a document fails and why; an empty list when it is valid."""
         depth, values = measure(document)
         if self.max_depth is not None and depth > self.max_depth:
-            message = f"nested {depth} levels deep; this schema refers to itself and is checked to {self.max_depth}"
+            message = f"nested {depth} levels deep; this schema refers to itself and allows {self.max_depth} levels"
             return [{"path": "", "message": message, "keyword": "depth"}]
         if self.steps * values > MAX_WORK:
             message = f"{values} values are too many for a schema of {self.steps} parts; split it"
             return [{"path": "", "message": message, "keyword": "size"}]
         if self.validator.is_valid(document):
             return []
-        # All errors are made before the first is told, each with what the schema says there.
-        several = values * self.size <= MAX_TOLD
-        return [_told(error) for error in islice(self._failures(document, several), MAX_ERRORS)]
+        # The validator builds all errors before it yields the first, each with its part of the schema.
+        several = values * self.size <= MAX_ERROR_WORK
+        return [_describe_error(error) for error in islice(self._failures(document, several), MAX_ERRORS)]
 
     def _failures(self, document: Any, several: bool) -> Iterator[Any]:
         if several:
@@ -60,15 +61,15 @@ class Checker(msgspec.Struct, frozen=True):
             yield error
 
 
-def _told(error: Any) -> dict[str, str]:
+def _describe_error(error: Any) -> dict[str, str]:
     path = "".join(f"/{escape(str(part))}" for part in error.instance_path)
     return {"path": path, "message": error.message[:MAX_MESSAGE], "keyword": error.kind.name}
 
 
 def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any = None) -> Checker:
-    """The checker of a schema; one that is no JSON Schema, or could cost too much, is refused.
+    """Return the checker of a schema; raise BadRequest when it is not a JSON Schema or could cost too much.
 
-    What it refers to stands within it (under `$defs`, by its `$id`) or among the resources; nothing is fetched.
+    References lead into the schema (under `$defs`, by `$id`) or to the resources; nothing is fetched.
     """
     encoded = msgspec.json.encode(schema, order="sorted")
     if len(encoded) > MAX_SCHEMA_BYTES:
@@ -80,12 +81,12 @@ def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any
         cost = Cost(MAX_STEPS + 1, 0)
     except UnknownReference as problem:
         raise BadRequest(
-            f"{field}: {str(problem)[:MAX_MESSAGE]} does not stand within it; put it under $defs, with its $id.",
+            f"{field}: {str(problem)[:MAX_MESSAGE]} is not within the schema; put it under $defs, with its $id.",
             code="schema_invalid",
         ) from problem
     if cost.steps > MAX_STEPS:
         raise BadRequest(
-            f"{field}: nested or referring too deep, or to over {MAX_STEPS:,} steps for one check; make it flatter.",
+            f"{field}: nested too deep, or one check takes over {MAX_STEPS:,} steps; make it flatter.",
             code="schema_too_complex",
         )
     depth = None if cost.returns < 2 else max(1, math.floor(math.log(MAX_STEPS) / math.log(cost.returns)))
@@ -97,7 +98,7 @@ def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any
 
 
 def stored_checker(text: str) -> Checker:
-    """The checker of a schema as it is stored; compiled when it is first used."""
+    """Return the checker of a stored schema, which is compiled when it is first used."""
     return _stored(hashlib.sha256(text.encode()).digest(), text)
 
 
@@ -117,7 +118,7 @@ def _compile(encoded: bytes, resources: Any) -> Any:
 
 
 def measure(document: Any) -> tuple[int, int]:
-    """How many objects and arrays lie within each other, and how many values there are in all."""
+    """Return how deep a document is nested, and how many values it contains."""
     depth, values, level = 0, 1, _nested([document])
     while level:
         depth += 1
@@ -132,7 +133,7 @@ def _nested(values: Any) -> list[Any]:
 
 
 def schema_failed(errors: list[dict[str, str]], *, code: str, field: str, name: str, version: int) -> Unprocessable:
-    """The error for properties that do not fit their type."""
+    """Return the error for properties that fail the schema of their type."""
     first = errors[0]
     return Unprocessable(
         f"{field}{first['path']}: {first['message']} (type {name}, schema version {version}).",

@@ -1,4 +1,4 @@
-"""What the tests of bridges share: the tenants and clients of the tests of facts, a worker, and a writer of objects."""
+"""Fixtures of links between entities and objects: tenants and clients, a worker, and a writer of objects."""
 
 import pytest
 

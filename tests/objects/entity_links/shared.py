@@ -1,4 +1,4 @@
-"""Objects written past the service, straight into their tables: the head and its version."""
+"""Objects written directly into their tables: the head and its version."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ EDGE_VALUES = "clock_timestamp(), clock_timestamp(), %(one_src)s, %(one_dst)s"
 
 @dataclass
 class Objects:
-    """A writer of objects in one project, or in none."""
+    """Writes objects into one project or into none."""
 
     superuser: Superuser
     tenant: str = "acme"
@@ -66,7 +66,7 @@ class Objects:
         return {**place, **fields}
 
     def put(self, title: str, **fields: Any) -> str:
-        """A new object; answers its canonical id."""
+        """Create an object and return its canonical id."""
         row: dict[str, Any] = {
             "type": "Person",
             "title": title,
@@ -92,7 +92,7 @@ class Objects:
         return row["canonical"]
 
     def change(self, canonical: str, **fields: Any) -> None:
-        """A new version of an object on main, and its head."""
+        """Write a new version of an object on main."""
         head = self.one("SELECT * FROM graph_objects WHERE canonical_id = %s", canonical)
         with self.superuser.transaction():
             self.superuser.execute("DELETE FROM graph_objects WHERE canonical_id = %s", (canonical,))
@@ -124,7 +124,7 @@ class Objects:
         )
 
     def relate(self, src: str, dst: str, **fields: Any) -> str:
-        """A new relationship; answers its canonical id."""
+        """Create a relationship and return its canonical id."""
         row = self._place(
             {
                 "type": "knows",
@@ -154,7 +154,7 @@ class Objects:
         return row
 
     def levels(self, canonical: str) -> set[int]:
-        """How hidden an object or a relationship is, in its heads and versions."""
+        """Return the suppression levels of an object or a relationship in its heads and versions."""
         found: set[int] = set()
         for table in (
             *("graph_objects", "graph_object_versions"),
@@ -165,7 +165,7 @@ class Objects:
         return found
 
     def bind(self, entity_id: str, canonical: str | None) -> None:
-        """Binds an entity past the service."""
+        """Bind an entity directly in its table."""
         self.superuser.execute(
             "UPDATE graph_entities SET object_canonical_id = %s WHERE entity_id = %s", (canonical, entity_id)
         )

@@ -1,4 +1,4 @@
-"""Objects made of entities and facts: once, whatever happens in between."""
+"""Backfill creates objects and relationships once, also when it is interrupted or runs twice."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from app.db.database import Database
 from app.main import open_database
-from app.objects.entity_links.backfill import Backfilled, backfill
+from app.objects.entity_links.backfill import BackfillResult, backfill
 from tests.conftest import Tenancy, TestDatabase
 from tests.erasure.shared import tombstone
 from tests.facts.conftest import UNLIMITED
@@ -29,15 +29,15 @@ def place(tenancy: Tenancy, keys: dict[str, str], as_key: Any, superuser: Superu
 
 
 class Place:
-    """A tenant of one's own, and what is in it."""
+    """A tenant for one test, and its content."""
 
     def __init__(
         self, database: TestDatabase, tenant: str, robin: httpx.Client, admin: httpx.Client, objects: Objects
     ) -> None:
         self.database, self.tenant, self.robin, self.admin, self.objects = database, tenant, robin, admin, objects
 
-    def run(self, **options: Any) -> Backfilled:
-        async def work() -> Backfilled:
+    def run(self, **options: Any) -> BackfillResult:
+        async def work() -> BackfillResult:
             db: Database = open_database(self.database.settings())
             await db.open()
             try:
@@ -66,10 +66,10 @@ def test_at_p0_5_backfill_twice_makes_nothing_new(place: Place) -> None:
         confidence=0.75,
         valid_from=year(1843),
     )
-    expected = Backfilled(objects=2, bound=0, relationships=1, dry_run=True)
+    expected = BackfillResult(objects=2, bound=0, relationships=1, dry_run=True)
     assert place.run(dry_run=True) == expected
     assert place.rows("graph_objects") == []
-    assert place.run() == Backfilled(objects=2, relationships=1)
+    assert place.run() == BackfillResult(objects=2, relationships=1)
     by_title = {row["title"]: row for row in place.rows("graph_objects")}
     row = by_title["Ada Lovelace"]
     assert (row["type"], row["key"], row["labels"]) == ("person", "ada lovelace", [])
@@ -97,8 +97,8 @@ def test_at_p0_5_backfill_twice_makes_nothing_new(place: Place) -> None:
     assert {row["owner_id"] for row in queued} == set(bound.values())
 
     before = [place.rows(name) for name in ("graph_objects", "graph_object_versions", "graph_relationships")]
-    assert place.run(dry_run=True) == Backfilled(dry_run=True)
-    assert place.run() == Backfilled()
+    assert place.run(dry_run=True) == BackfillResult(dry_run=True)
+    assert place.run() == BackfillResult()
     assert [place.rows(name) for name in ("graph_objects", "graph_object_versions", "graph_relationships")] == before
     events = place.objects.rows(
         "SELECT details FROM audit_log WHERE tenant_id = %s AND details ->> 'action' = 'objects_backfill'", place.tenant
@@ -124,10 +124,10 @@ def test_only_what_everybody_may_read_and_what_stands_becomes_a_relationship(pla
     end = (now + timedelta(days=30)).replace(microsecond=0)
     fact(robin, "a", "stands", {"entity": "b"}, valid_to=end.isoformat())
     fact(robin, "a", "stands", {"entity": "b"}, scope="org_shared")
-    assert place.run(dry_run=True) == Backfilled(objects=2, relationships=1, dry_run=True)
-    assert place.run() == Backfilled(objects=2, relationships=1)
+    assert place.run(dry_run=True) == BackfillResult(objects=2, relationships=1, dry_run=True)
+    assert place.run() == BackfillResult(objects=2, relationships=1)
     assert [row["type"] for row in place.rows("graph_relationships")] == ["stands"]
-    assert place.run() == Backfilled()
+    assert place.run() == BackfillResult()
 
 
 def test_what_is_hidden_or_merged_is_left_out(place: Place) -> None:
@@ -139,30 +139,30 @@ def test_what_is_hidden_or_merged_is_left_out(place: Place) -> None:
     fact(place.robin, "kept", "knows", {"entity": "Half Hidden"}, scope="org_shared")
     tombstone(place.admin, "Hidden One")
     tombstone(place.admin, "Half Hidden", scope="project_shared")
-    assert place.run(dry_run=True) == Backfilled(objects=1, dry_run=True)
-    assert place.run() == Backfilled(objects=1)
+    assert place.run(dry_run=True) == BackfillResult(objects=1, dry_run=True)
+    assert place.run() == BackfillResult(objects=1)
     assert [row["title"] for row in place.rows("graph_objects")] == ["kept"]
 
 
 def test_an_object_of_that_type_and_key_is_bound_instead_of_doubled(place: Place) -> None:
     one = entity(place.robin, "Ada", kind="person")
     there = place.objects.put("written by hand", type="person", key="ada")
-    assert place.run(dry_run=True) == Backfilled(bound=1, dry_run=True)
-    assert place.run() == Backfilled(bound=1)
+    assert place.run(dry_run=True) == BackfillResult(bound=1, dry_run=True)
+    assert place.run() == BackfillResult(bound=1)
     assert place.robin.get(f"/v1/entities/{one['entity_id']}").json()["object_canonical_id"] == there
     assert len(place.rows("graph_objects")) == 1
 
 
 def test_what_somebody_deleted_is_not_made_again(place: Place) -> None:
     fact(place.robin, "a", "knows", {"entity": "b"})
-    assert place.run() == Backfilled(objects=2, relationships=1)
+    assert place.run() == BackfillResult(objects=2, relationships=1)
     place.objects.superuser.execute(
         "UPDATE graph_relationships SET deleted_at = now() WHERE tenant_id = %s", (place.tenant,)
     )
-    assert place.run() == Backfilled()
+    assert place.run() == BackfillResult()
     place.objects.superuser.execute("UPDATE graph_objects SET deleted_at = now() WHERE tenant_id = %s", (place.tenant,))
-    assert place.run(dry_run=True) == Backfilled(dry_run=True)
-    assert place.run() == Backfilled()
+    assert place.run(dry_run=True) == BackfillResult(dry_run=True)
+    assert place.run() == BackfillResult()
 
 
 def test_stopped_in_the_middle_it_goes_on(place: Place) -> None:
@@ -176,21 +176,21 @@ def test_stopped_in_the_middle_it_goes_on(place: Place) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        place.run(at_once=3, say=die)
+        place.run(batch_size=3, report=die)
     assert len(place.rows("graph_objects")) == 3
-    assert place.run(at_once=3) == Backfilled(objects=5, relationships=7)
-    assert place.run(at_once=3) == Backfilled()
+    assert place.run(batch_size=3) == BackfillResult(objects=5, relationships=7)
+    assert place.run(batch_size=3) == BackfillResult()
 
 
 def test_two_at_once_make_everything_once(place: Place) -> None:
     for number in range(20):
         fact(place.robin, f"one {number}", "next", {"entity": f"one {number + 1}"})
 
-    async def both() -> list[Backfilled]:
+    async def both() -> list[BackfillResult]:
         db = open_database(place.database.settings())
         await db.open()
         try:
-            runs = (backfill(db, tenant_id=place.tenant, project_id="default", at_once=4) for _ in range(2))
+            runs = (backfill(db, tenant_id=place.tenant, project_id="default", batch_size=4) for _ in range(2))
             return await asyncio.gather(*runs)
         finally:
             await db.close()
@@ -199,7 +199,7 @@ def test_two_at_once_make_everything_once(place: Place) -> None:
     assert sum(one.objects for one in done) == 21
     place.run()
     assert len(place.rows("graph_relationships")) == 20
-    assert place.run() == Backfilled()
+    assert place.run() == BackfillResult()
 
 
 def test_a_type_that_allows_one_keeps_one(place: Place) -> None:
@@ -211,16 +211,16 @@ def test_a_type_that_allows_one_keeps_one(place: Place) -> None:
     )
     fact(place.robin, "a", "leads", {"entity": "team"})
     fact(place.robin, "b", "leads", {"entity": "team"})
-    assert place.run() == Backfilled(objects=3, relationships=1)
+    assert place.run() == BackfillResult(objects=3, relationships=1)
     (edge,) = place.rows("graph_relationships")
     assert (edge["one_src"], edge["one_dst"]) == (False, True)
-    assert place.run() == Backfilled()
+    assert place.run() == BackfillResult()
 
 
 def test_the_command_says_what_it_did(place: Place) -> None:
     fact(place.robin, "a", "knows", {"entity": "b"})
     dry = place.command("--dry-run")
-    assert dry.stdout.startswith("would make 2 objects and 1 relationships"), dry.stderr
+    assert dry.stdout.startswith("would create 2 objects and 1 relationships"), dry.stderr
     done = place.command("--json")
     assert json.loads(done.stdout) == {"objects": 2, "bound": 0, "relationships": 1, "dry_run": False}
     assert place.command().stdout.startswith("nothing to do")

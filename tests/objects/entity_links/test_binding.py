@@ -1,4 +1,4 @@
-"""Which object stands for an entity: bound, shown, taken away; never across what the caller may see."""
+"""Entities are bound to objects and unbound, only where the caller may see both."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

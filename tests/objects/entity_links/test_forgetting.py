@@ -1,4 +1,4 @@
-"""A tombstone reaches objects: those bound to the entity and those that name it, with all that hangs on them."""
+"""A tombstone hides the objects that are bound to its entity or name it, with their relationships and vectors."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from tests.erasure.shared import revoke, tombstone, until_erased
 from tests.facts.shared import error, new, note
 from tests.objects.entity_links.shared import Objects, Superuser
 
-SETTLE = "SELECT settle_objects('acme', %s::uuid[])"
+SETTLE = "SELECT hide_or_restore_objects('acme', %s::uuid[])"
 
 
 def entity(robin: httpx.Client, name: str, **fields: Any) -> str:
@@ -28,7 +28,7 @@ def name() -> str:
 
 
 class Planted:
-    """Objects that are bound to an entity or name it, each in another place, and others that do not."""
+    """Objects that are bound to an entity or name it in different fields, and objects that do neither."""
 
     def __init__(self, objects: Objects, robin: httpx.Client) -> None:
         self.name = name()
@@ -71,7 +71,7 @@ def planted(objects: Objects, robin: httpx.Client) -> Planted:
 
 
 def snapshot(objects: Objects, planted: Planted) -> list[Any]:
-    """All that is stored of the objects and relationships."""
+    """Return all stored rows of the objects and relationships."""
     tables = ("graph_objects", "graph_object_versions", "graph_relationships", "graph_relationship_versions")
     ids = [*planted.doomed, *planted.kept, *planted.edges, planted.kept_edge]
     return [

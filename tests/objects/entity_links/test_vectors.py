@@ -1,4 +1,4 @@
-"""Objects are embedded as notes are: what stands on main, is in sight and has a text to be embedded."""
+"""Live, visible objects on main that have a text are embedded, as notes are."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Objects are found by their words as notes are: BM25 over heads, in the project's language, counted like notes."""
+"""Objects are found by their words as notes are: BM25 over heads, in the project's language."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ MATCH = """
 
 
 class Reader:
-    """The service's own role, in the scope of one project."""
+    """Connect as the service's role, in the scope of one project."""
 
     def __init__(self, connection: Superuser) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""What the tests of walking objects share: two tenants, clients of their agents, and graphs drawn past the service."""
+"""Fixtures of traversal: two tenants, clients of their agents, and graphs written directly into their tables."""
 
 from collections.abc import Callable
 

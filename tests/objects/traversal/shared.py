@@ -1,4 +1,4 @@
-"""Short ways to draw graphs of objects, past the routes that write them, and to walk them."""
+"""Graphs of objects written directly into their tables, and short calls to walk them."""
 
 import json
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ def new_id() -> str:
 
 @dataclass
 class Graph:
-    """A graph of its own: letters stand for objects."""
+    """A graph for one test, whose objects have letters as names."""
 
     superuser: Superuser
     client: httpx.Client
@@ -51,7 +51,7 @@ class Graph:
     edges: dict[str, str] = field(default_factory=dict)
 
     def put(self, letter: str, *, versions: int = 1, **fields: Any) -> str:
-        """An object, with as many versions; answers its canonical id."""
+        """Create an object with this many versions and return its canonical id."""
         row: dict[str, Any] = {
             "tenant": self.tenant, "project": self.project, "canonical_id": new_id(), "type": "Thing", "subtype": None,
             "key": None, "title": None, "status": None, "labels": [], "effective_from": None, "effective_to": None,
@@ -71,7 +71,7 @@ class Graph:
         return row["canonical_id"]
 
     def link(self, edge: str, **fields: Any) -> str:
-        """A relationship such as `a knows b`; objects that are not there yet are made."""
+        """Create a relationship such as `a knows b`, and its objects where they are missing."""
         src, word, dst = edge.split()
         for letter in (src, dst):
             if letter not in self.ids:
@@ -104,35 +104,35 @@ class Graph:
         return [self.ids[letter] for letter in letters.split()]
 
     def expand(self, letters: str, **asked: Any) -> dict[str, Any]:
-        """The whole answer to an expansion."""
+        """Return the response of an expansion."""
         answer = self.client.post("/v1/graph/expand", json={"roots": self.roots(letters), **asked})
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def refused(self, letters: str, **asked: Any) -> tuple[int, str, str]:
-        """Status, code and message of a refusal."""
+        """Return status, code and message of an error."""
         answer = self.client.post("/v1/graph/expand", json={"roots": self.roots(letters), **asked})
         error = answer.json()["error"]
         return answer.status_code, error["code"], error["message"]
 
     def near(self, letters: str, **asked: Any) -> str:
-        """Who is there, such as `a0 b1 c2`: letters with their depth, in the order of both."""
+        """Return the nodes such as `a0 b1 c2`: letters with their depth, ordered by depth."""
         found = self.expand(letters, **asked)["nodes"]
         return " ".join(
             f"{letter}{depth}" for depth, letter in sorted((n["depth"], self.letter(n["id"])) for n in found)
         )
 
     def crossed(self, letters: str, **asked: Any) -> list[str]:
-        """The edges that are told, in the order of their names."""
+        """Return the edges, ordered by name."""
         return sorted(self.edge(edge["id"]) for edge in self.expand(letters, **asked)["edges"])
 
     def paths(self, letters: str, **asked: Any) -> list[str]:
-        """The paths as words, in the order of their names."""
+        """Return the paths as words, ordered by name."""
         found = self.expand(letters, returnPaths=True, **asked)["paths"]
         return sorted("".join(self.letter(step) for step in path) for path in found)
 
     def traverse(self, letters: str, **asked: Any) -> dict[str, Any]:
-        """One page of a traversal."""
+        """Return one page of a traversal."""
         answer = self.client.post("/v1/graph/traverse", json={"root_ids": self.roots(letters), **asked})
         assert answer.status_code == 200, answer.text
         return answer.json()

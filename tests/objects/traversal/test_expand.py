@@ -1,4 +1,4 @@
-"""What is around objects: levels, directions, filters, bounds, paths, phases, times and fields."""
+"""Expand: levels, directions, filters, limits, paths, phases, times and fields."""
 
 import json
 from datetime import UTC, datetime
@@ -259,13 +259,13 @@ def test_paths_begin_at_roots_that_are_told(graph: Graph) -> None:
 
 
 def test_paths_through_a_funnel_are_not_made_in_vain(superuser: Superuser) -> None:
-    """48 million ways lead through it; no more are made than are told."""
+    """The graph has 48 million paths; no more are built than are returned."""
     one, two = [[str(UUID(int=100 * level + n)) for n in range(70)] for level in (1, 2)]
     root, hub, leaves = str(UUID(int=1)), str(UUID(int=2)), [str(UUID(int=10_000 + n)) for n in range(9800)]
     pairs = [(root, a) for a in one] + [(a, b) for a in one for b in two] + [(b, hub) for b in two]
     pairs += [(hub, leaf) for leaf in leaves]
     row = superuser.execute(
-        "SELECT cardinality(paths) AS paths, cardinality(heres) AS pairs FROM list_paths("
+        "SELECT cardinality(paths) AS paths, cardinality(from_ids) AS pairs FROM simple_paths("
         "ARRAY[%s::uuid], %s::uuid[], %s::uuid[], array_fill(1, ARRAY[%s]), 4, false, 10000)",
         (root, [here for here, _ in pairs], [there for _, there in pairs], len(pairs)),
     ).fetchone()

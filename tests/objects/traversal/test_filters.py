@@ -1,4 +1,4 @@
-"""Filters: read strictly, and whatever is sent is answered, never with 500."""
+"""Filters are parsed strictly, and no input leads to a 500."""
 
 from typing import Any
 

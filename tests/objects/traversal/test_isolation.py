@@ -1,4 +1,4 @@
-"""Nobody walks into another tenant or project, or over what is hidden; what is of no project is in each of them."""
+"""Walks never reach other tenants, other projects or hidden rows; rows of no project are in every project."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_edges_into_other_places_lead_nowhere(graph: Graph, superuser: Superuser
     graph.draw("a knows b", "a knows o", "a knows t", "o knows c", "t knows d")
     assert graph.near("a") == "a0 b1"
     assert graph.crossed("a") == ["a knows b"]
-    # And what somebody else says of one's own objects is not heard.
+    # And relationships of others to one's own objects are not followed.
     other.ids["b"] = theirs.ids["b"] = graph.ids["b"]
     other.draw("b knows o")
     theirs.draw("b knows t")

@@ -1,4 +1,4 @@
-"""A walk over objects takes one round trip beside authentication, and works behind a pooler in transaction mode."""
+"""A walk takes one round trip beside authentication, and works behind a pooler in transaction mode."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Walking objects in pages: each node and edge on exactly one of them, forward and backward."""
+"""Traversal in pages: each node and edge is on exactly one page, forward and backward."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tests.objects.traversal.shared import Graph, new_id, ordered
 
 
 def pages(graph: Graph, letters: str, **asked: Any) -> list[dict[str, Any]]:
-    """All pages, forward."""
+    """Return all pages, forward."""
     found = [graph.traverse(letters, **asked)]
     while (cursor := found[-1]["next_cursor"]) is not None:
         found.append(graph.traverse(letters, cursor=cursor, **asked))

@@ -1,4 +1,4 @@
-"""Random graphs, walked by the database and by a model: the same nodes, edges, paths and bounds, always."""
+"""Random graphs: the SQL functions and the model return the same nodes, edges, paths and limits."""
 
 import json
 from typing import Any
@@ -60,7 +60,7 @@ gone = st.sampled_from([None] * 7 + [moment(YEARS[0])])
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Objects and relationships as they are stored, in any order."""
+    """Return the stored objects and relationships, in any order."""
     nodes: list[dict[str, Any]] = []
     for node_id in draw(st.lists(st.uuids(version=4), min_size=1, max_size=8, unique=True)):
         start, end = draw(times)
@@ -137,7 +137,7 @@ def filters(draw: st.DrawFn, kind: str) -> Any:
 
 
 def some(strategy: st.SearchStrategy[Any], chance: int = 4) -> st.SearchStrategy[Any]:
-    """Seldom the strategy, mostly nothing."""
+    """Draw from the strategy rarely, and None otherwise."""
     return st.integers(0, chance).flatmap(lambda picked: strategy if picked == 0 else st.none())
 
 
@@ -172,7 +172,7 @@ def questions(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def store(superuser: Superuser, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> None:
-    """Writes them instead of all that was there."""
+    """Replace the stored graph by this one."""
 
     def row(item: dict[str, Any]) -> dict[str, Any]:
         return item | {"properties": json.dumps(item["properties"])}

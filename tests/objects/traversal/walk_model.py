@@ -1,4 +1,4 @@
-"""A walk over objects, written plainly: what the database has to answer."""
+"""A simple model of walks over objects, to compare the SQL functions with."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,7 +35,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def holds(row: dict[str, Any], kind: str, path: str, operator: str, value: Any) -> bool:
-    """Whether one predicate holds for one row."""
+    """Return whether one predicate holds for a row."""
     operator = SYMBOLS.get(operator, operator)
     first, *rest = parse_path(path)
     if first in COLUMNS[kind]:
@@ -79,7 +79,7 @@ def moment(text: str) -> datetime:
 
 
 def passes(row: dict[str, Any], kind: str, given: Any) -> bool:
-    """Whether a filter lets a row pass."""
+    """Return whether a row passes a filter."""
     if isinstance(given, list):
         return all(holds(row, kind, one["path"], one["operator"], one.get("value", True)) for one in given)
     for path, asked in (given or {}).items():
@@ -97,7 +97,7 @@ def within(row: dict[str, Any], start: str, end: str, time: str | None) -> bool:
 
 
 class Walk:
-    """One question to one graph."""
+    """One walk over one graph."""
 
     def __init__(self, nodes: list[dict[str, Any]], edges: list[dict[str, Any]], asked: dict[str, Any]) -> None:
         self.asked = asked

@@ -1,4 +1,4 @@
-"""The public test suite of JSON Schema, draft 2020-12, its required part: we accept and reject as it says."""
+"""The required part of the public JSON Schema test suite, draft 2020-12."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def resources() -> Any:
-    """What schemas of the suite refer to outside of themselves; nothing is fetched."""
+    """Return the external schemas that the suite refers to; nothing is fetched."""
     found: list[tuple[str, Any]] = []
     for path in (SUITE / "remotes").rglob("*.json"):
         name = path.relative_to(SUITE / "remotes").as_posix()

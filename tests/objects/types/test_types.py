@@ -1,4 +1,4 @@
-"""The registries over HTTP: versions, which of them counts, and whose they are."""
+"""Types over HTTP: versions, the active one, and the types of a tenant and of the installation."""
 
 import json
 from collections.abc import Callable
@@ -182,7 +182,7 @@ def test_types_from_the_command_line(graph: Graph, database: TestDatabase, tmp_p
     assert first.returncode == 0, first.stderr
     assert [row["created"] for row in json.loads(first.stdout)["types"]] == [True, True]
     again = run("types", "load", str(given))
-    assert again.stdout.count("(as it was)") == 2
+    assert again.stdout.count("(unchanged)") == 2
     assert "object type Loaded  version 1" in run("types", "list").stdout
     assert graph.agent.post("/v1/graph/objects", json={"type": "Loaded"}).status_code == 422
     given.write_text("{]")

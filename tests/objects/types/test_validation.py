@@ -1,4 +1,4 @@
-"""What a schema may be, and what it may cost."""
+"""Which schemas are accepted, and the limits of their cost."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ def nested(levels: int) -> Any:
 
 
 def doubling(steps: int, reference: str = "#/$defs/d{}") -> dict[str, Any]:
-    """A schema that refers to each of its parts twice, however it writes that down."""
+    """Return a schema that refers to each of its parts twice, in one of several notations."""
     parts: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": reference.format(n + 1)}] * 2} for n in range(steps)}
     return {"$defs": {**parts, f"d{steps}": {"type": "object"}}, "$ref": "#/$defs/d0"}
 
