@@ -37,7 +37,7 @@ def _terms(note: Row) -> dict[str, Any]:
     """What a note is found by, as the database reads it."""
     place = (note["tenant_id"], note["project_id"])
     said = (note["author"], note["occurred_at"], cast(note["tags"], ARRAY(Text)), note["content"])
-    return {"terms": func.note_terms(*place, *said), "telling": func.count_telling(*place, note["content"])}
+    return {"terms": func.note_terms(*place, *said), "telling": func.count_content_terms(*place, note["content"])}
 
 
 def _start(note: Row) -> dict[str, Any]:

@@ -1,5 +1,5 @@
--- Locks units against being hidden or erased until their vectors are stored; returns those locked, and those skipped because
--- another transaction is changing them. Part of store_vectors: never waits, so that no deadlock is possible.
+-- Locks units against being hidden or erased until their vectors are stored; returns those locked, and those skipped
+-- because another transaction is changing them. Part of store_vectors: never waits, so that no deadlock is possible.
 CREATE OR REPLACE FUNCTION lock_units(
     p_tenant text, p_project text, p_main uuid, p_ids uuid[], OUT held uuid[], OUT skipped uuid[])
 LANGUAGE plpgsql VOLATILE

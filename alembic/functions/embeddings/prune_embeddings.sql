@@ -1,5 +1,5 @@
--- Deletes the vectors and queue entries of units and models that are gone, of facts of no more confidence than p_min, and the
--- queue entries of hidden units; returns how many of each. Part of reconcile_embeddings.
+-- Deletes the vectors and queue entries of units and models that are gone, of facts of no more confidence than p_min,
+-- and the queue entries of hidden units; returns how many of each. Part of reconcile_embeddings.
 CREATE OR REPLACE FUNCTION prune_embeddings(
     p_tenant text, p_project text, p_main uuid, p_min double precision, OUT unqueued bigint, OUT removed bigint)
 LANGUAGE plpgsql VOLATILE

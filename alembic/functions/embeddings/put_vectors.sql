@@ -1,4 +1,5 @@
--- Stores the vectors of locked units that are not hidden; returns the kinds of those that had none. Part of store_vectors.
+-- Stores the vectors of locked units that are not hidden; returns the kinds of those that had none. Part of
+-- store_vectors.
 CREATE OR REPLACE FUNCTION put_vectors(
     p_tenant text, p_project text, p_main uuid, p_model smallint, p_units json, p_vectors text[], p_held uuid[],
     p_now timestamptz)

@@ -1,4 +1,5 @@
--- Queues every unit that has no vector of a model and is not queued for it; returns how many. Part of reconcile_embeddings.
+-- Queues every unit that has no vector of a model and is not queued for it; returns how many. Part of
+-- reconcile_embeddings.
 CREATE OR REPLACE FUNCTION queue_missing_units(p_tenant text, p_project text, p_main uuid, p_min double precision)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE

@@ -1,6 +1,6 @@
--- Makes the vectors of a project and their queue match its notes, facts, cards and objects on main with a text: deletes what
--- is gone (see prune_embeddings), updates what is hidden, queues what has no vector (see queue_missing_units), and counts
--- the vectors again. Returns how many rows changed. Runs as the owner, since private units are embedded too.
+-- Makes the vectors of a project and their queue match its notes, facts, cards and objects on main with a text: deletes
+-- what is gone (see prune_embeddings), updates what is hidden, queues what has no vector (see queue_missing_units), and
+-- counts the vectors again. Returns how many rows changed. Runs as the owner, since private units are embedded too.
 CREATE OR REPLACE FUNCTION reconcile_embeddings(
     p_min double precision, OUT unqueued bigint, OUT removed bigint, OUT queued bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,8 +1,8 @@
--- Stores the vectors of units and removes the units from the queue, unless they were queued again since they were read. A
--- unit without a place in p_vectors keeps its vector; one that is gone loses it; one hidden since gets none and is queued
--- again when it is restored. Returns the units skipped because another transaction is changing them, or all when the model
--- created at p_created is gone, and the subjects of changed facts that have a card. Runs as the owner, since private units
--- are embedded too; the owner of a vector follows from its unit.
+-- Stores the vectors of units and removes the units from the queue, unless they were queued again since they were read.
+-- A unit without a place in p_vectors keeps its vector; one that is gone loses it; one hidden since gets none and is
+-- queued again when it is restored. Returns the units skipped because another transaction is changing them, or all when
+-- the model created at p_created is gone, and the subjects of changed facts that have a card. Runs as the owner, since
+-- private units are embedded too; the owner of a vector follows from its unit.
 CREATE OR REPLACE FUNCTION store_vectors(
     p_model smallint, p_created timestamptz, p_units json, p_vectors text[], OUT skipped uuid[], OUT subjects uuid[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -246,7 +246,7 @@ BEGIN
         WHERE c.tenant_id = v_tenant AND c.entity_id = v_tombstone.entity_id
           AND (v_whole OR c.scope = ANY (v_tombstone.scopes))
         -- And those of others, which told what goes or by whom it was said.
-        UNION SELECT unnest(cards_telling(v_tenant, v_project, v_facts || v_sourced)));
+        UNION SELECT unnest(cards_of_facts(v_tenant, v_project, v_facts || v_sourced)));
     DELETE FROM embedding_queue q
     WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (v_facts || v_notes || v_cards || v_objects);
     DELETE FROM embeddings x
@@ -324,7 +324,7 @@ BEGIN
         PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
         PERFORM hide_or_restore_documents(v_tenant, v_documents);
     END IF;
-    v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_words(v_tenant, v_project));
+    v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_terms(v_tenant, v_project));
 
     -- 4. Proof: every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,

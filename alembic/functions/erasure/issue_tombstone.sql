@@ -95,7 +95,7 @@ BEGIN
     WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents|graph)'
       AND contains_ids(encode(k.body, 'escape'),
                     v_notes || v_facts || v_documents || v_objects || v_edges || v_entity.entity_id);
-    PERFORM recount_words(v_tenant, v_project);
+    PERFORM recount_terms(v_tenant, v_project);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN

@@ -36,7 +36,7 @@ BEGIN
                    -- Outside of its thread: there it would stand between what was said.
                    v_source.occurred_at, false, p_note, d.confidence, p_model, v_now, v_now,
                    note_terms(p_tenant, p_project, v_source.author, v_source.occurred_at, v_source.tags, d.content),
-                   count_telling(p_tenant, p_project, d.content)
+                   count_content_terms(p_tenant, p_project, d.content)
             FROM json_to_recordset(p_drafts)
                 AS d(note_id uuid, content text, hash text, type text, confidence double precision)
             -- Also where it is said within a thread.

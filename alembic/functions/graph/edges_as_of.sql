@@ -1,5 +1,6 @@
--- Returns the same as edges_now for what was recorded at p_known: validity, confidence and retractions of then. No index is
--- ordered by past confidences, so that all edges of the entity are read; history is only read for those changed since.
+-- Returns the same as edges_now for what was recorded at p_known: validity, confidence and retractions of then. No
+-- index is ordered by past confidences, so that all edges of the entity are read; history is only read for those
+-- changed since.
 CREATE OR REPLACE FUNCTION edges_as_of(
     p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
     p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
