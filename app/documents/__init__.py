@@ -1,4 +1,4 @@
-"""Documents: long texts, pages and files, read into notes one chunk at a time."""
+"""Documents: long texts, files and web pages, split into chunks that are stored as notes."""
 
 from app.domains import Domain
 

@@ -1,4 +1,4 @@
-"""HTTP of documents."""
+"""HTTP routes of documents."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
 from app.documents import service
-from app.documents.fetching import FetchRules
+from app.documents.fetcher import FetchRules
 from app.documents.schemas import (
     ChunkList,
     DocumentCreate,
@@ -34,21 +34,28 @@ Rules = NamedDependency[SkipValidation[FetchRules]]
 @post(
     "/documents",
     opt={"access": WRITE},
-    summary="Take in a document",
+    summary="Create a document",
     tags=["documents"],
     responses=also(
-        200, DocumentCreated, "The same live document was there already; if it had failed, it is tried again."
+        200,
+        DocumentCreated,
+        "A live document with the same content exists and is returned; if it had failed, it is retried.",
     ),
 )
 async def create_document(
     db: Db, who: Who, idempotent: Idempotent, fetch_rules: Rules, data: JSONBody[DocumentCreate]
 ) -> Response[DocumentCreated]:
-    """A long text, a file or a page, read into notes by a job: follow it by `job_id`, or by the document's status.
+    """Takes a long text, a file or the URL of a page. A job splits it into chunks and stores them as notes; follow it
+    by `job_id` or by the document's status.
 
-    413 `document_too_large` over the project's document_max_content_bytes. An address that can be seen to be none
-    to fetch is refused at once: 400 `document_url_invalid`, 403 `document_fetch_refused` or `document_fetch_off`.
+    Returns 413 `document_too_large` over the project's document_max_content_bytes. A URL that cannot be fetched is
+    refused at once: 400 `document_url_invalid`, 403 `document_fetch_refused` or `document_fetch_off`.
     """
-    return respond(await service.create_document(db, who, data=data, rules=fetch_rules, once=idempotent))
+    return respond(
+        await idempotent.run(
+            db, who, lambda session: service.create_document(session, who, data=data, rules=fetch_rules)
+        )
+    )
 
 
 @get("/documents", opt={"access": READ}, summary="List documents", tags=["documents"])
@@ -56,15 +63,19 @@ async def list_documents(
     db: Db,
     who: Who,
     cursors: Cursors,
-    status: Annotated[DocumentStatus | None, QueryParameter(description="Only those that stand so.")] = None,
-    source_type: Annotated[SourceType | None, QueryParameter(description="Only of this type.")] = None,
-    agent: Annotated[str | None, QueryParameter(max_length=128, description="Only by this agent.")] = None,
-    visibility: Annotated[VisibilityIn | None, QueryParameter(name="scope", description="Only of this scope.")] = None,
-    garden: Annotated[UUID | None, QueryParameter(description="Only in this garden; 403 for strangers.")] = None,
+    status: Annotated[DocumentStatus | None, QueryParameter(description="Only documents with this status.")] = None,
+    source_type: Annotated[SourceType | None, QueryParameter(description="Only documents of this type.")] = None,
+    agent: Annotated[str | None, QueryParameter(max_length=128, description="Only documents by this agent.")] = None,
+    visibility: Annotated[
+        VisibilityIn | None, QueryParameter(name="scope", description="Only documents of this scope.")
+    ] = None,
+    garden: Annotated[
+        UUID | None, QueryParameter(description="Only documents in this garden; 403 unless you are a member.")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> DocumentList:
-    """Live documents in the caller's reach, newest first."""
+    """Lists the live documents you can see, newest first."""
     filters: dict[str, Any] = {
         "status": status,
         "source_type": source_type,
@@ -76,32 +87,40 @@ async def list_documents(
     return await service.list_documents(db, who, filters=filters, page=page)
 
 
-@get("/documents/{document_id:uuid}", opt={"access": READ}, summary="One document", tags=["documents"])
+@get("/documents/{document_id:uuid}", opt={"access": READ}, summary="Get a document", tags=["documents"])
 async def get_document(db: Db, who: Who, document_id: FromPath[UUID]) -> DocumentRead:
-    """How far it is and what came of it, never its content. 404 when it is unknown, hidden or deleted."""
+    """Returns the document's status and counts, never its content. Returns 404 when it is unknown, hidden or
+    deleted."""
     return await service.get_document(db, who, document_id=document_id)
 
 
-@get("/documents/{document_id:uuid}/notes", opt={"access": READ}, summary="Notes of a document", tags=["documents"])
+@get(
+    "/documents/{document_id:uuid}/notes",
+    opt={"access": READ},
+    summary="List the notes of a document",
+    tags=["documents"],
+)
 async def list_chunks(
     db: Db, who: Who, cursors: Cursors, document_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
 ) -> ChunkList:
-    """Its chunks as notes, in order; those that were deleted one by one are left out."""
+    """Lists the document's chunks as notes, in order, without those that were deleted."""
     page = Page(cursors, who, "chunks", limit=limit, cursor=cursor, document_id=document_id)
     return await service.list_chunks(db, who, document_id=document_id, page=page)
 
 
-@delete("/documents/{document_id:uuid}", opt={"access": WRITE}, summary="Forget a document", tags=["documents"])
+@delete("/documents/{document_id:uuid}", opt={"access": WRITE}, summary="Delete a document", tags=["documents"])
 async def delete_document(
     db: Db,
     who: Who,
     document_id: FromPath[UUID],
-    reason: Annotated[str | None, QueryParameter(max_length=500, description="Why; required.")] = None,
+    reason: Annotated[
+        str | None, QueryParameter(max_length=500, description="Why the document is deleted; required.")
+    ] = None,
 ) -> None:
-    """Needs a reason. The notes made for it go with it, each with a line in its history, and can be recovered for 30
-    days; also while it is being read, which then stops."""
+    """Requires a reason. The notes created for the document are deleted with it and can be recovered for 30 days. A
+    job that is still reading the document stops."""
     if not reason or not reason.strip():
-        raise BadRequest("reason: say why the document is forgotten, as ?reason=...", code="reason_required")
+        raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
     await service.delete_document(db, who, document_id=document_id, reason=reason)
 
 
@@ -109,11 +128,12 @@ async def delete_document(
     "/documents/{document_id:uuid}/retry",
     opt={"access": WRITE},
     status_code=200,
-    summary="Read a document again",
+    summary="Retry a document",
     tags=["documents"],
 )
 async def retry_document(db: Db, who: Who, document_id: FromPath[UUID]) -> DocumentRetried:
-    """Only one that failed; chunks that are written stay as they are. 409 `document_not_failed` otherwise."""
+    """Reads a failed document again; chunks that are already stored stay as they are. Returns 409
+    `document_not_failed` otherwise."""
     return await service.retry_document(db, who, document_id=document_id)
 
 

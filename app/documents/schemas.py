@@ -1,4 +1,4 @@
-"""Documents on the wire; never what they contain, which their notes say."""
+"""Wire types of documents, which never include their content."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ Link = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
 class DocumentCreate(Create, frozen=True, kw_only=True):
-    """A long text, a file or a page, to be read into notes."""
+    """A document to create: a long text, a file or a web page."""
 
     source_type: SourceType | None = None
     """How it is read; absent: url when there is a url, else text."""

@@ -104,7 +104,7 @@ document_notes = Table(
     info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
-# Which documents name an entity in what is told or kept of them, found out for a tombstone and gone with it.
+# Which documents mention an entity; found for a tombstone and removed with it.
 document_entity_mentions = Table(
     "document_entity_mentions",
     metadata,

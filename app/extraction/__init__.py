@@ -1,4 +1,4 @@
-"""The pipeline: what models make of notes in the background, proposed, judged, written and reviewed."""
+"""Extraction: models read notes in the background and propose statements, which are checked, written or reviewed."""
 
 from app.domains import Domain
 

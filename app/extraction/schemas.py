@@ -1,4 +1,4 @@
-"""Reviews and usage on the wire."""
+"""Wire types of reviews and usage."""
 
 from datetime import date, datetime
 from typing import Literal
@@ -13,7 +13,7 @@ ReviewStatus = Literal["pending", "approved", "rejected"]
 
 
 class ReviewTarget(Read, frozen=True, kw_only=True):
-    """The note that would change, as it is now."""
+    """The target note of a review, as it is now."""
 
     note_id: UUID
     content: str
@@ -21,7 +21,7 @@ class ReviewTarget(Read, frozen=True, kw_only=True):
 
 
 class ReviewRead(Read, frozen=True, kw_only=True):
-    """A change that the pipeline proposes and a person decides."""
+    """A proposed change of a note that needs a decision."""
 
     review_id: UUID
     action: Literal["update", "delete"]
@@ -64,7 +64,7 @@ class ReviewDecided(Read, frozen=True, kw_only=True):
 
 
 class UsageRead(Read, frozen=True, kw_only=True):
-    """What one model has cost on one day."""
+    """The usage of one model on one day."""
 
     day: date
     model: str

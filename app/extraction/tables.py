@@ -1,4 +1,4 @@
-"""Tables of the room pipeline: reviews, calls of models and what they cost, repairs."""
+"""Tables of extraction: reviews, calls of models and their usage."""
 
 from sqlalchemy import (
     BigInteger,
@@ -22,7 +22,7 @@ from sqlalchemy import (
 from app.db.metadata import metadata
 from app.db.rls import Rule
 
-# Changes of notes that wait for somebody to decide: as hidden as the note they come from and the one they change.
+# Proposed changes of notes that need a decision; hidden when the source or the target note is.
 memory_reviews = Table(
     "memory_reviews",
     metadata,
@@ -82,7 +82,7 @@ llm_calls = Table(
     info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, DELETE"},
 )
 
-# What the calls of a day have cost: what budgets are compared with.
+# Usage by day, which token budgets are compared with.
 llm_usage = Table(
     "llm_usage",
     metadata,
@@ -96,23 +96,4 @@ llm_usage = Table(
     Column("output_tokens", BigInteger, nullable=False),
     PrimaryKeyConstraint("tenant_id", "project_id", "day", "model"),
     info={"rls": Rule.REACH, "grants": "SELECT, INSERT, UPDATE"},
-)
-
-repairs = Table(
-    "repairs",
-    metadata,
-    Column("tenant_id", Text, nullable=False),
-    Column("repair_id", Uuid(as_uuid=False), nullable=False),
-    Column("project_id", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("success", Boolean, nullable=False),
-    Column("affected", Integer, nullable=False),
-    Column("message", Text, nullable=False),
-    Column("requested_by", Text, nullable=False, comment="the id of a key, or maintenance"),
-    Column("score_before", Double, nullable=True),
-    Column("score_after", Double, nullable=True),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    PrimaryKeyConstraint("tenant_id", "repair_id"),
-    Index("repairs_action_idx", "tenant_id", "project_id", "action", "created_at"),
-    info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, DELETE"},
 )

@@ -1,8 +1,9 @@
-"""Upkeep: what is old and goes, how a project is, and what is repaired, by hand or by itself."""
+"""Maintenance: retention, diagnostics of a project, and repairs, on request or scheduled."""
 
 from app.domains import Domain
 
 domain = Domain(
     routers=("app.maintenance.routes",),
+    tables=("app.maintenance.tables",),
     jobs=("app.maintenance.tasks",),
 )

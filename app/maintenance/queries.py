@@ -1,4 +1,4 @@
-"""All SQL of upkeep."""
+"""All SQL of maintenance."""
 
 from datetime import datetime
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, text
 
 from app.db.database import Row, Session
-from app.extraction.tables import repairs
+from app.maintenance.tables import repairs
 
-# How a project is, in figures.
+# The figures of a project's health.
 DIAGNOSE = "SELECT * FROM diagnose_project(%(least)s::float8, %(sample)s, %(revivable)s)"
 
 # The steps of retention, each in its own transaction.
@@ -30,21 +30,14 @@ REQUEUE_DEAD = "SELECT requeue_dead(%(limit)s) AS affected"
 RELEASE_LEASES = "SELECT release_leases(%(limit)s) AS affected"
 CHECK_TERMS = "SELECT * FROM check_terms(%(limit)s)"
 
-# A project's settings, held: one repair at a time decides whether its turn has come.
-LOCK_SETTINGS = text("""
-    SELECT p.settings FROM projects p WHERE p.tenant_id = :tenant AND p.project_id = :project FOR NO KEY UPDATE""")
-
-# The same to read.
-READ_SETTINGS = "SELECT p.settings FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"
-
-# When an action last ran, how often within the hour, and when the first of these leaves the hour.
+# When an action last ran, how often within the hour, and when the first run of the hour was.
 RECENT_RUNS = text("""
     SELECT max(r.created_at) AS last, count(*) FILTER (WHERE r.created_at > :hour_ago) AS runs,
            min(r.created_at) FILTER (WHERE r.created_at > :hour_ago) AS first
     FROM repairs r
     WHERE r.tenant_id = :tenant AND r.project_id = :project AND r.action = :action""")
 
-# What maintenance did by itself since all was well, the newest first.
+# Scheduled repairs since the project was last healthy, newest first.
 AUTOMATIC_RUNS = """
     SELECT r.action, coalesce(r.score_after > r.score_before, false) AS improved FROM repairs r
     WHERE r.tenant_id = %(tenant)s AND r.project_id = %(project)s AND r.requested_by = 'maintenance'
@@ -56,27 +49,27 @@ AUTOMATIC_RUNS = """
 
 
 async def recent_runs(session: Session, *, tenant_id: str, project_id: str, action: str, hour_ago: datetime) -> Row:
-    """When an action last ran, and how often within the hour."""
-    place = {"tenant": tenant_id, "project": project_id, "action": action, "hour_ago": hour_ago}
-    row = await session.row(RECENT_RUNS, place)
+    """Return when an action last ran, and how often within the hour."""
+    params = {"tenant": tenant_id, "project": project_id, "action": action, "hour_ago": hour_ago}
+    row = await session.row(RECENT_RUNS, params)
     assert row is not None
     return row
 
 
 async def database_time(session: Session) -> datetime:
-    """What time it is for all replicas."""
+    """Return the time of the database, which all replicas share."""
     row = await session.row(select(func.clock_timestamp().label("now")))
     assert row is not None
     return row["now"]
 
 
 async def insert_repair(session: Session, *, row: dict[str, Any]) -> None:
-    """Puts a run on record."""
+    """Insert the record of a repair."""
     await session.execute(insert(repairs).values(row))
 
 
 async def replace_repair(session: Session, *, row: dict[str, Any]) -> None:
-    """Says of a run on record how it ended."""
+    """Replace the record of a repair with its result."""
     c = repairs.c
     await session.execute(delete(repairs).where(c.tenant_id == row["tenant_id"], c.repair_id == row["repair_id"]))
     await insert_repair(session, row=row)

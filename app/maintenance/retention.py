@@ -1,4 +1,4 @@
-"""Retention: what has been deleted or finished long enough goes for good, in a fixed order, some at a time."""
+"""Retention: purges rows that were deleted or finished long enough ago, in a fixed order and in batches."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ KEEP_FINISHED_JOBS = timedelta(days=14)
 KEEP_LOST_JOBS = timedelta(days=30)
 KEEP_RECORDS = timedelta(days=90)
 
-# Links before vectors before notes, so that nothing is left that points to what is gone.
+# Links before vectors before notes, so that no row refers to a purged one.
 STEPS: tuple[tuple[str, str, timedelta, Row], ...] = (
     ("links", queries.PURGE_LINKS, KEEP_DELETED, {}),
     ("vectors", queries.PURGE_VECTORS, KEEP_DELETED, {}),
@@ -27,8 +27,10 @@ STEPS: tuple[tuple[str, str, timedelta, Row], ...] = (
 
 
 async def sweep(db: Database, who: Scope, *, now: datetime | None = None) -> Row:
-    """Purges what is due in the tenant of the scope, or in its project when it has one: each step its own short
-    transaction of at most 500 rows of a kind. Answers the counts, and whether a step was full."""
+    """Purge a tenant, or one project of it; return the counts, and whether a step reached its limit of 500 rows.
+
+    Each step is a short transaction of its own.
+    """
     moment = now or datetime.now(UTC)
     counts: Row = {}
     for name, query, kept, more in STEPS:

@@ -1,27 +1,27 @@
-"""HTTP of upkeep."""
+"""HTTP routes of maintenance."""
 
 from typing import Annotated
 
 from litestar import Router, get, post
 from litestar.params import PathParameter
 
-from app.maintenance import diagnosing, repairing
+from app.maintenance import diagnostics, repairs
 from app.maintenance.schemas import Diagnostics, Repaired
 from app.web.auth import Access
 from app.web.requests import Db, Who
 
-LOOK = Access(work="read", scopes=("graph:admin:metrics", "admin"))
+METRICS = Access(work="read", scopes=("graph:admin:metrics", "admin"))
 REPAIR = Access(work="admin", scopes=("admin",), kinds=("admin",))
 
 
-@get("/diagnostics", opt={"access": LOOK}, summary="How the project is", tags=["operations"])
+@get("/diagnostics", opt={"access": METRICS}, summary="Get diagnostics", tags=["operations"])
 async def get_diagnostics(db: Db, who: Who) -> Diagnostics:
-    """A score of five parts, what should be repaired, and what models have cost. Counts are of the whole project,
-    private notes included and hidden ones not; no content."""
-    return await diagnosing.diagnose(db, who)
+    """Returns a health score of five parts, recommended repairs, and the token usage of models. Counts cover the whole
+    project, including private notes but not hidden ones; no content is returned."""
+    return await diagnostics.diagnose(db, who)
 
 
-@post("/repair/{action:str}", opt={"access": REPAIR}, status_code=200, summary="Repair", tags=["operations"])
+@post("/repair/{action:str}", opt={"access": REPAIR}, status_code=200, summary="Run a repair", tags=["operations"])
 async def repair(
     db: Db,
     who: Who,
@@ -29,11 +29,18 @@ async def repair(
         str, PathParameter(description="requeue-dead, release-leases, check-index, retention-sweep or reembed.")
     ],
 ) -> Repaired:
-    """For administrators. `requeue-dead` gives up to 50 dead jobs another round, never one that died again after a
-    repair or whose work is gone; `release-leases` returns leases that ran out; `check-index` reads notes anew that are
-    not found by their words; `retention-sweep` purges what is due; `reembed` queues what has no vector. 429 while an
-    action cools down (`repair_cooling_down`) or has used up its hour (`repair_budget_spent`), with Retry-After."""
-    return await repairing.repair(db, who, action=action)
+    """For administrators.
+
+    - `requeue-dead` requeues up to 50 dead jobs, except those that died again after a repair or have nothing to do.
+    - `release-leases` releases expired leases.
+    - `check-index` reindexes notes whose search terms are missing or stale.
+    - `retention-sweep` purges rows whose retention has ended.
+    - `reembed` queues what has no vector.
+
+    Returns 429 with Retry-After while an action cools down (`repair_cooling_down`) or has used up its hourly budget
+    (`repair_budget_spent`).
+    """
+    return await repairs.repair(db, who, action=action)
 
 
 router = Router(path="/", route_handlers=[get_diagnostics, repair])

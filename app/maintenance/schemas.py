@@ -1,4 +1,4 @@
-"""Diagnostics and repairs on the wire."""
+"""Wire types of diagnostics and repairs."""
 
 from datetime import datetime
 from typing import Literal, get_args
@@ -13,8 +13,8 @@ Mode = Literal["off", "shadow", "controlled_write", "full"]
 
 
 class QueueHealth(Read, frozen=True, kw_only=True):
-    """1, less .3 for more than 50 waiting jobs, .3 for more than 1% dead in 24 hours, .2 for one that has waited more
-    than 300 seconds, .2 for a lease of more than 10 minutes."""
+    """Scores 1, less .3 for more than 50 waiting jobs, .3 for more than 1% dead within 24 hours, .2 for a job that has
+    waited more than 300 seconds, .2 for a lease of more than 10 minutes."""
 
     score: float
     depth: int
@@ -35,7 +35,7 @@ class QueueHealth(Read, frozen=True, kw_only=True):
 
 
 class StorageHealth(Read, frozen=True, kw_only=True):
-    """1, less .3 when more than 30% of the notes are deleted."""
+    """Scores 1, less .3 when more than 30% of the notes are deleted."""
 
     score: float
     notes: int
@@ -48,7 +48,7 @@ class StorageHealth(Read, frozen=True, kw_only=True):
 
 
 class IndexHealth(Read, frozen=True, kw_only=True):
-    """1, less .5 for a mismatch over 10%, .3 for a coverage under .8, .2 for a graph that stays empty."""
+    """Scores 1, less .5 for a mismatch over 10%, .3 for a coverage under .8, .2 for a graph that stays empty."""
 
     score: float
     mismatch: float
@@ -67,7 +67,7 @@ class IndexHealth(Read, frozen=True, kw_only=True):
 
 
 class ProviderHealth(Read, frozen=True, kw_only=True):
-    """The share of the last 100 calls of models that succeeded; 1 when there were none."""
+    """Scores the share of the last 100 calls of models that succeeded, or 1 when there were none."""
 
     score: float
     calls: int
@@ -75,7 +75,7 @@ class ProviderHealth(Read, frozen=True, kw_only=True):
 
 
 class MutationHealth(Read, frozen=True, kw_only=True):
-    """1, less .3 for more than 5 recoveries of notes within 7 days."""
+    """Scores 1, less .3 for more than 5 recoveries of notes within 7 days."""
 
     score: float
     recoveries: int
@@ -94,15 +94,15 @@ class Recommendation(Read, frozen=True, kw_only=True):
     reason: str
 
 
-class Warned(Read, frozen=True, kw_only=True):
-    """What no repair helps against."""
+class HealthWarning(Read, frozen=True, kw_only=True):
+    """A problem that no repair can fix."""
 
     code: str
     message: str
 
 
 class TokenUsage(Read, frozen=True, kw_only=True):
-    """What models were given and answered in the period of the budget."""
+    """Tokens that models have used in the budget period."""
 
     period: Period
     input_tokens: int
@@ -112,7 +112,7 @@ class TokenUsage(Read, frozen=True, kw_only=True):
 
 
 class Diagnostics(Read, frozen=True, kw_only=True):
-    """How a project is: .30 queue, .25 provider, .20 index, .15 storage, .10 mutation."""
+    """The health of a project; the score weighs .30 queue, .25 provider, .20 index, .15 storage, .10 mutation."""
 
     score: float
     status: Status
@@ -120,12 +120,12 @@ class Diagnostics(Read, frozen=True, kw_only=True):
     mode: Mode
     parts: HealthParts
     recommendations: list[Recommendation]
-    warnings: list[Warned]
+    warnings: list[HealthWarning]
     usage: TokenUsage
 
 
 class Repaired(Read, frozen=True, kw_only=True):
-    """What a repair has done."""
+    """The result of a repair."""
 
     action: Action
     success: bool

@@ -1,4 +1,4 @@
-"""Retention of a tenant and maintenance of a project, as jobs."""
+"""The jobs of maintenance: retention of a tenant, and the maintenance cycle of a project."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,31 +10,31 @@ from app.db.database import Database, Row
 from app.db.scope import Scope
 from app.errors import Conflict, RateLimited
 from app.jobs.registry import Job, JobContext, Registry
-from app.maintenance import queries, repairing
-from app.maintenance.diagnosing import diagnose
+from app.maintenance import queries, repairs
+from app.maintenance.diagnostics import diagnose
 from app.maintenance.expiry import clear_expired
 from app.maintenance.retention import sweep
 from app.maintenance.schemas import Action, Diagnostics
 from app.recall.tasks import clear_traces
-from app.tenancy.settings import PipelineSettings, read_settings
+from app.tenancy.settings import PipelineSettings, find_settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-BY_ITSELF = "maintenance"
-HALTED_AFTER = 3
+REQUESTED_BY = "maintenance"
+MAX_USELESS_RUNS = 3
 
 
 async def retain(job: Job) -> None:
-    """One sweep of a tenant; a step that was full brings the next one at once."""
+    """Sweep a tenant once; a full step makes the next sweep due at once."""
     job.result = await sweep(job.db, job.scope)
     async with job.finishing():
         pass
 
 
 async def maintenance_cycle(job: Job) -> None:
-    """Looks how a project is and what would help; in mode execute does it and looks again."""
-    settings = await _read_settings(job.db, job.scope)
-    if settings is None or not settings.autonomous_enabled or settings.autonomous_frozen:
+    """Run a maintenance cycle of a project that enables it."""
+    settings = await find_settings(job.db, job.scope)
+    if not settings.autonomous_enabled or settings.autonomous_frozen:
         job.result = {"skipped": "not_autonomous"}
     else:
         job.result = await run_cycle(job.db, job.scope, settings=settings)
@@ -43,7 +43,7 @@ async def maintenance_cycle(job: Job) -> None:
 
 
 async def run_cycle(db: Database, who: Scope, *, settings: PipelineSettings) -> Row:
-    """One cycle: diagnostics, recommendations, and in mode execute repairs and diagnostics again."""
+    """Diagnose a project, run the recommended repairs in mode execute, and return a report."""
     before = await diagnose(db, who)
     report: Row = {
         "mode": settings.maintenance_mode,
@@ -52,9 +52,10 @@ async def run_cycle(db: Database, who: Scope, *, settings: PipelineSettings) -> 
         "recommendations": [item.action for item in before.recommendations],
         "warnings": [item.code for item in before.warnings],
     }
-    runs = await db.query(who, queries.AUTOMATIC_RUNS, _place(who))
+    project = {"tenant": who.tenant_id, "project": who.project_id}
+    runs = await db.query(who, queries.AUTOMATIC_RUNS, project)
     if not before.recommendations and runs:
-        # Whatever was halted may be tried again when it is next needed.
+        # A healthy project resets halted repairs.
         await _mark_healthy(db, who)
     if before.recommendations:
         place = {"tenant_id": who.tenant_id, "project_id": who.project_id}
@@ -65,43 +66,43 @@ async def run_cycle(db: Database, who: Scope, *, settings: PipelineSettings) -> 
 
 
 def find_halted(runs: list[Row]) -> set[str]:
-    """The actions whose last three runs by themselves made nothing better; the newest run comes first."""
+    """Return the actions whose last three scheduled runs did not improve the score; runs are newest first."""
     last: dict[str, list[bool]] = {}
     for run in runs:
         last.setdefault(run["action"], []).append(run["improved"])
     return {
         action
         for action, improved in last.items()
-        if len(improved) >= HALTED_AFTER and not any(improved[:HALTED_AFTER])
+        if len(improved) >= MAX_USELESS_RUNS and not any(improved[:MAX_USELESS_RUNS])
     }
 
 
 async def _execute(db: Database, who: Scope, *, before: Diagnostics, halted: set[str]) -> Row:
-    done: list[repairing.Run] = []
-    repairs: list[dict[str, Any]] = []
+    done: list[repairs.RepairRun] = []
+    report: list[dict[str, Any]] = []
     for item in before.recommendations:
         outcome: dict[str, Any]
         if item.action in halted:
             outcome = {"skipped": "halted"}
         else:
             outcome = await _attempt(db, who, item.action, done)
-        repairs.append({"action": item.action, **outcome})
+        report.append({"action": item.action, **outcome})
     after = await diagnose(db, who)
     async with db.tenant(who) as session:
         for run in done:
             scored = {**run.row, "score_before": before.score, "score_after": after.score}
             await queries.replace_repair(session, row=scored)
-    log.info("maintenance_repaired", tenant_id=who.tenant_id, project_id=who.project_id, repairs=repairs)
-    return {"repairs": repairs, "score_after": after.score, "halted": sorted(halted)}
+    log.info("maintenance_repaired", tenant_id=who.tenant_id, project_id=who.project_id, repairs=report)
+    return {"repairs": report, "score_after": after.score, "halted": sorted(halted)}
 
 
-async def _attempt(db: Database, who: Scope, action: Action, done: list[repairing.Run]) -> dict[str, Any]:
+async def _attempt(db: Database, who: Scope, action: Action, done: list[repairs.RepairRun]) -> dict[str, Any]:
     try:
-        run = await repairing.run(db, who, action=action, requested_by=BY_ITSELF)
+        run = await repairs.run(db, who, action=action, requested_by=REQUESTED_BY)
     except (RateLimited, Conflict) as problem:
         return {"skipped": problem.code}
     done.append(run)
-    return {"success": run.done.success, "affected": run.done.affected}
+    return {"success": run.result.success, "affected": run.result.affected}
 
 
 async def _mark_healthy(db: Database, who: Scope) -> None:
@@ -114,20 +115,11 @@ async def _mark_healthy(db: Database, who: Scope) -> None:
             "action": "healthy",
             "success": True,
             "affected": 0,
-            "message": "Nothing to repair: what was halted may be tried again.",
-            "requested_by": BY_ITSELF,
+            "message": "The project is healthy, so halted repairs may run again.",
+            "requested_by": REQUESTED_BY,
             "created_at": now,
         }
         await queries.insert_repair(session, row=row)
-
-
-async def _read_settings(db: Database, who: Scope) -> PipelineSettings | None:
-    rows = await db.query(who, queries.READ_SETTINGS, _place(who))
-    return read_settings(rows[0]["settings"]) if rows else None
-
-
-def _place(who: Scope) -> Row:
-    return {"tenant": who.tenant_id, "project": who.project_id}
 
 
 async def clear_expired_rows(job: Job) -> None:

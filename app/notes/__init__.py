@@ -1,4 +1,4 @@
-"""Notes: what was said, stored first, with the history of every change."""
+"""Notes: what was said, as it was said, with the history of every change."""
 
 from app.domains import Domain
 

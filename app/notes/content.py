@@ -1,4 +1,4 @@
-"""Normalisation of content: what is stored, what is compared, and the hash that says two notes are the same."""
+"""Normalisation of note content, and the hash by which two notes are duplicates."""
 
 import hashlib
 import re
@@ -10,7 +10,7 @@ TRAILING_PUNCTUATION = re.compile(r"[.,!?;:]+$")
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The three derived values of a text."""
+    """A text as it is stored, as it is compared, and its hash."""
 
     stored: str
     normalized: str
@@ -18,7 +18,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def normalize_content(text: str) -> Content:
-    """Trims and collapses white space; compares without case and trailing punctuation."""
+    """Collapse white space for storage; ignore case and trailing punctuation for comparison."""
     stored = WHITE_SPACE.sub(" ", text).strip()
     normalized = TRAILING_PUNCTUATION.sub("", stored.lower())
     return Content(stored, normalized, hashlib.sha256((normalized or stored.lower()).encode()).hexdigest())

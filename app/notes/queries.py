@@ -1,6 +1,6 @@
-"""All SQL of the room notes."""
+"""All SQL of notes."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ARRAY, Text, Uuid, and_, cast, func, insert, literal, select, text, tuple_, update
@@ -11,63 +11,79 @@ from app.db.database import Row, Session
 from app.errors import Conflict
 from app.notes.tables import memory_history, memory_notes
 
-SHOWN = (
+COLUMNS = (
     "note_id", "content", "type", "tags", "scope", "garden_id", "agent_id", "author", "occurred_at", "thread_id",
     "position", "pinned", "extraction_status", "version", "derived_from", "confidence", "extraction_model",
     "created_at", "updated_at",
 )  # fmt: skip
-_shown = [memory_notes.c[name] for name in SHOWN]
-# What a note is found by.
-SEARCHED = {"author", "occurred_at", "tags", "content"}
-APPLY_EXTRACTION = text(
-    "SELECT * FROM apply_extraction(:tenant, :project, CAST(:note AS uuid), :version, :model, CAST(:drafts AS json), "
-    "CAST(:records AS json), CAST(:link AS jsonb), :attempts, :owner, make_interval(secs => :lease))"
-)
+_columns = [memory_notes.c[name] for name in COLUMNS]
+# Fields that lexical search indexes as `terms`.
+INDEXED_FIELDS = {"author", "occurred_at", "tags", "content"}
+# Fields that make two live notes duplicates; see the index memory_notes_live_key.
 IDENTITY = ("scope", "owner_key", "thread_id", "position", "content_hash")
+# Write what an extraction derived and proposed.
+APPLY_EXTRACTION = text(
+    "SELECT * FROM apply_extraction(:tenant, :project, CAST(:note AS uuid), :version, :model, CAST(:derived AS json), "
+    "CAST(:records AS json), CAST(:link AS jsonb))"
+)
+# Delete live notes and append to their history.
+DELETE_NOTES = text("""
+    WITH deleted AS (
+        UPDATE memory_notes n SET deleted_at = :now, updated_at = :now, version = n.version + 1
+        WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.note_id = ANY (CAST(:notes AS uuid[]))
+        RETURNING n.*
+    )
+    INSERT INTO memory_history (
+        tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, event, version, changed_by, reason,
+        old_content, created_at)
+    SELECT d.tenant_id, make_id(), d.project_id, d.note_id, d.agent_id, d.scope, d.garden_id, 'deleted', d.version,
+           :agent, :reason, d.content, :now
+    FROM deleted d
+    RETURNING note_id""")
 
 
 async def insert_notes(session: Session, *, rows: list[Row]) -> list[Row]:
-    """Writes those that are not there yet, in one statement, and answers them."""
-    found = [{**row, **_terms(row), **_start(row)} for row in rows]
-    statement = upsert(memory_notes).values(found).on_conflict_do_nothing().returning(*_shown)
+    """Insert the notes that have no live duplicate, in one statement, and return them."""
+    values = [{**row, **_terms(row), **_extraction_status(row)} for row in rows]
+    statement = upsert(memory_notes).values(values).on_conflict_do_nothing().returning(*_columns)
     return await session.rows(statement)
 
 
 def _terms(note: Row) -> dict[str, Any]:
-    """What a note is found by, as the database reads it."""
-    place = (note["tenant_id"], note["project_id"])
-    said = (note["author"], note["occurred_at"], cast(note["tags"], ARRAY(Text)), note["content"])
-    return {"terms": func.note_terms(*place, *said), "telling": func.count_content_terms(*place, note["content"])}
+    """Return the computed columns of lexical search, in the language of the project."""
+    project = (note["tenant_id"], note["project_id"])
+    indexed = (note["author"], note["occurred_at"], cast(note["tags"], ARRAY(Text)), note["content"])
+    return {"terms": func.note_terms(*project, *indexed), "telling": func.count_content_terms(*project, note["content"])}
 
 
-def _start(note: Row) -> dict[str, Any]:
-    """Whether a new note waits to be extracted, as its project decides; what was extracted itself does not."""
+def _extraction_status(note: Row) -> dict[str, Any]:
+    """Return the status of a new note: chunks and derived notes are never extracted."""
     if note.get("derived_from") is not None or note["type"] == "document_chunk":
         return {"extraction_status": "none"}
-    return {"extraction_status": func.extraction_start(note["tenant_id"], note["project_id"])}
+    return {"extraction_status": func.initial_extraction_status(note["tenant_id"], note["project_id"])}
 
 
-async def queue_notes(session: Session, *, tenant_id: str, project_id: str, note_ids: list[str]) -> None:
-    """Has notes embedded, or what is stored of them removed."""
-    place = {"tenant": tenant_id, "project": project_id, "notes": note_ids}
-    await session.execute(text("SELECT queue_units(:tenant, :project, 'note', CAST(:notes AS uuid[]))"), place)
+async def queue_embeddings(session: Session, *, tenant_id: str, project_id: str, note_ids: list[str]) -> None:
+    """Queue notes to have their vectors made, or removed when the notes are deleted."""
+    params = {"tenant": tenant_id, "project": project_id, "notes": note_ids}
+    await session.execute(text("SELECT queue_units(:tenant, :project, 'note', CAST(:notes AS uuid[]))"), params)
 
 
 async def queue_extractions(
     session: Session, *, tenant_id: str, project_id: str, note_ids: list[str], key_id: str
 ) -> dict[str, str]:
-    """Has notes extracted where their project wants it; answers the job of each."""
-    place = {"tenant": tenant_id, "project": project_id, "notes": note_ids, "key": key_id}
+    """Queue the extraction of notes where their project enables it; return the job of each by note id."""
+    params = {"tenant": tenant_id, "project": project_id, "notes": note_ids, "key": key_id}
     statement = text("SELECT * FROM queue_extractions(:tenant, :project, CAST(:notes AS uuid[]), :key)")
-    rows = await session.rows(statement, place)
+    rows = await session.rows(statement, params)
     return {str(row["note_id"]): str(row["job_id"]) for row in rows if row["job_id"] is not None}
 
 
 async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: list[Row]) -> list[Row]:
-    """Live notes with the same content as these, with all that decides whether they are the same."""
+    """Return live notes that have the content hash of one of the rows, with the fields of IDENTITY."""
     c = memory_notes.c
     return await session.rows(
-        select(*_shown, c.owner_key, c.content_hash).where(
+        select(*_columns, c.owner_key, c.content_hash).where(
             c.tenant_id == tenant_id,
             c.project_id == project_id,
             c.content_hash.in_({row["content_hash"] for row in rows}),
@@ -77,19 +93,19 @@ async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: 
 
 
 def select_note(*, tenant_id: str, note_id: str) -> Any:
-    """One live note."""
+    """Select one live note."""
     c = memory_notes.c
-    return select(*_shown).where(c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None))
+    return select(*_columns).where(c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None))
 
 
 def select_named(*, tenant_id: str, note_ids: list[str]) -> Any:
-    """Live notes by their ids."""
+    """Select live notes by their ids."""
     c = memory_notes.c
-    return select(*_shown).where(c.tenant_id == tenant_id, c.note_id.in_(note_ids), c.deleted_at.is_(None))
+    return select(*_columns).where(c.tenant_id == tenant_id, c.note_id.in_(note_ids), c.deleted_at.is_(None))
 
 
 def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
-    """Live notes in the caller's reach, newest first."""
+    """Select live notes that the caller can see, newest first."""
     c = memory_notes.c
     conditions: list[Any] = [c.tenant_id == tenant_id, c.deleted_at.is_(None)]
     for name in ("type", "agent_id", "scope", "garden_id", "thread_id"):
@@ -104,21 +120,21 @@ def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[dateti
     if after is not None:
         position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
         conditions.append(tuple_(c.created_at, c.note_id) < position)
-    return select(*_shown).where(and_(*conditions)).order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
+    return select(*_columns).where(and_(*conditions)).order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
 
 
 async def lock_note(session: Session, *, tenant_id: str, note_id: str) -> Row | None:
-    """One note, deleted or not, locked until the transaction ends."""
+    """Lock one note, deleted or not, until the transaction ends and return it."""
     c = memory_notes.c
     return await session.row(
-        select(*_shown, c.project_id, c.owner_key, c.content_hash, c.deleted_at)
+        select(*_columns, c.project_id, c.owner_key, c.content_hash, c.deleted_at)
         .where(c.tenant_id == tenant_id, c.note_id == note_id)
         .with_for_update()
     )
 
 
 async def lock_notes(session: Session, *, tenant_id: str, note_ids: list[str]) -> None:
-    """Locks notes until the transaction ends, in the order of their ids."""
+    """Lock notes until the transaction ends, in the order of their ids."""
     c = memory_notes.c
     await session.rows(
         select(c.note_id).where(c.tenant_id == tenant_id, c.note_id.in_(note_ids)).order_by(c.note_id).with_for_update()
@@ -126,47 +142,61 @@ async def lock_notes(session: Session, *, tenant_id: str, note_ids: list[str]) -
 
 
 async def update_note(session: Session, *, tenant_id: str, note: Row, **values: Any) -> Row:
-    """Changes one note; refuses to make it the same as another live one."""
+    """Update one note and return it; raise Conflict when another live note becomes its duplicate."""
     c = memory_notes.c
     note_id = str(note["note_id"])
-    if SEARCHED & values.keys():
+    if INDEXED_FIELDS & values.keys():
         values |= _terms({**note, **values, "tenant_id": tenant_id})
     try:
         row = await session.row(
             update(memory_notes)
             .where(c.tenant_id == tenant_id, c.note_id == note_id)
             .values(**values)
-            .returning(*_shown)
+            .returning(*_columns)
         )
     except IntegrityError as problem:
-        raise Conflict("Another live note says the same.", code="note_duplicate") from problem
+        raise Conflict("Another live note has the same content.", code="note_duplicate") from problem
     assert row is not None
     return row
 
 
 async def set_extraction_status(session: Session, *, tenant_id: str, note_id: str, status: str) -> Row:
-    """Where the extraction of a note stands."""
+    """Set the extraction status of a note and return the note."""
     c = memory_notes.c
     statement = update(memory_notes).where(c.tenant_id == tenant_id, c.note_id == note_id)
-    row = await session.row(statement.values(extraction_status=status).returning(*_shown))
+    row = await session.row(statement.values(extraction_status=status).returning(*_columns))
     assert row is not None
     return row
 
 
 async def apply_extraction(session: Session, **parameters: Any) -> Row:
-    """Writes what came of reading a note."""
+    """Run APPLY_EXTRACTION and return its row."""
     row = await session.row(APPLY_EXTRACTION, parameters)
     assert row is not None
     return row
 
 
+async def delete_notes(
+    session: Session, *, tenant_id: str, note_ids: list[str], agent_id: str, reason: str
+) -> list[str]:
+    """Delete live notes, append to their history and return the ids of those that were live."""
+    params = {
+        "tenant": tenant_id,
+        "notes": note_ids,
+        "agent": agent_id,
+        "reason": reason,
+        "now": datetime.now(UTC),
+    }
+    return [str(row["note_id"]) for row in await session.rows(DELETE_NOTES, params)]
+
+
 async def insert_history(session: Session, *, rows: list[Row]) -> None:
-    """Appends to the history."""
+    """Append events to the history of notes."""
     await session.execute(insert(memory_history).values(rows))
 
 
 def select_history(*, tenant_id: str, note_id: str, after: str | None, limit: int) -> Any:
-    """What happened to a note, oldest first."""
+    """Select the history of a note, oldest first."""
     c = memory_history.c
     names = (
         "history_id", "event", "version", "changed_by", "reason", "old_content", "new_content", "proposal",

@@ -1,8 +1,9 @@
-"""HTTP of the room notes."""
+"""HTTP routes of notes."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import msgspec
 from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -30,7 +31,9 @@ from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respon
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
 
-Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601 with a zone, on occurred_at.")]
+Time = Annotated[
+    str | None, QueryParameter(max_length=40, description="ISO 8601 with a time zone; compared with occurred_at.")
+]
 
 
 @post(
@@ -38,7 +41,7 @@ Time = Annotated[str | None, QueryParameter(max_length=40, description="ISO 8601
     opt={"access": WRITE},
     summary="Store a note",
     tags=["notes"],
-    responses=also(200, NoteCreated, "The same live note was there already."),
+    responses=also(200, NoteCreated, "A live note with the same content exists and is returned."),
 )
 async def create_note(
     db: Db,
@@ -46,23 +49,31 @@ async def create_note(
     idempotent: Idempotent,
     data: JSONBody[NoteCreate],
     wait: Annotated[
-        Literal["extraction"] | None, QueryParameter(description="Answer when the note is extracted, or time is over.")
+        Literal["extraction"] | None,
+        QueryParameter(description="Respond when the extraction has ended, or after `wait_seconds`."),
     ] = None,
-    wait_seconds: Annotated[float, QueryParameter(ge=0, le=60, description="How long to wait at the most.")] = 10.0,
+    wait_seconds: Annotated[
+        float, QueryParameter(ge=0, le=60, description="The longest time to wait for the extraction.")
+    ] = 10.0,
 ) -> Response[NoteCreated]:
-    """201 when it is new, 200 with `deduplicated: true` when the same live note was there already. Where the project
-    has its notes extracted, `job_id` is the job to follow; with `?wait=extraction` the answer comes when it has ended,
-    or after `wait_seconds`: `extraction_status` tells which."""
-    answer = await service.create_note(db, who, data=data, once=idempotent)
+    """Returns 201 for a new note, and 200 with `deduplicated: true` when a live note has the same content.
+
+    Where the project has extraction enabled, `job_id` is the job that extracts the note. With `?wait=extraction` the
+    response is sent when that job has ended, or after `wait_seconds`; `extraction_status` tells which.
+    """
+    response = await idempotent.run(db, who, lambda session: service.create_note(session, who, data=data))
     if wait is not None:
-        answer = await service.wait_for_extraction(db, who, answer, seconds=wait_seconds)
-    return respond(answer)
+        made = msgspec.json.decode(response.body, type=NoteCreated)
+        made = await service.wait_for_extraction(db, who, made=made, seconds=wait_seconds)
+        response = msgspec.structs.replace(response, body=msgspec.json.encode(made))
+    return respond(response)
 
 
 @post("/notes/batch", opt={"access": WRITE}, status_code=200, summary="Store many notes", tags=["notes"])
 async def create_notes(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[NoteBatch]) -> Response[NoteBatchDone]:
-    """Up to 1,000 in one transaction: all or none by default; `atomic: false` answers a result for each."""
-    return respond(await service.create_notes(db, who, data=data, once=idempotent))
+    """Stores up to 1,000 notes in one transaction: all or none by default, with a result for each with
+    `atomic: false`."""
+    return respond(await idempotent.run(db, who, lambda session: service.create_notes(session, who, data=data)))
 
 
 @get("/notes", opt={"access": READ}, summary="List notes", tags=["notes"])
@@ -70,18 +81,22 @@ async def list_notes(
     db: Db,
     who: Who,
     cursors: Cursors,
-    note_type: Annotated[NoteType | None, QueryParameter(name="type", description="Only this type.")] = None,
-    tag: Annotated[str | None, QueryParameter(max_length=64, description="Only with this tag.")] = None,
-    agent: Annotated[str | None, QueryParameter(max_length=128, description="Only by this agent.")] = None,
-    visibility: Annotated[VisibilityIn | None, QueryParameter(name="scope", description="Only of this scope.")] = None,
-    garden: Annotated[UUID | None, QueryParameter(description="Only in this garden; 403 for strangers.")] = None,
-    thread_id: Annotated[str | None, QueryParameter(max_length=200, description="Only of this thread.")] = None,
+    note_type: Annotated[NoteType | None, QueryParameter(name="type", description="Only notes of this type.")] = None,
+    tag: Annotated[str | None, QueryParameter(max_length=64, description="Only notes with this tag.")] = None,
+    agent: Annotated[str | None, QueryParameter(max_length=128, description="Only notes by this agent.")] = None,
+    visibility: Annotated[
+        VisibilityIn | None, QueryParameter(name="scope", description="Only notes of this scope.")
+    ] = None,
+    garden: Annotated[
+        UUID | None, QueryParameter(description="Only notes in this garden; 403 unless you are a member.")
+    ] = None,
+    thread_id: Annotated[str | None, QueryParameter(max_length=200, description="Only notes of this thread.")] = None,
     since: Time = None,
     until: Time = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> NoteList:
-    """Live notes in the caller's reach, newest first. `since` is included, `until` is not."""
+    """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
@@ -96,43 +111,49 @@ async def list_notes(
     return await service.list_notes(db, who, filters=filters, page=page)
 
 
-@get("/notes/{note_id:uuid}", opt={"access": READ}, summary="One note", tags=["notes"])
+@get("/notes/{note_id:uuid}", opt={"access": READ}, summary="Get a note", tags=["notes"])
 async def get_note(db: Db, who: Who, note_id: FromPath[UUID]) -> NoteRead:
-    """404 when it is unknown, hidden or deleted."""
+    """Returns 404 when the note is unknown, hidden or deleted."""
     return await service.get_note(db, who, note_id=note_id)
 
 
 @patch("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Change a note", tags=["notes"])
 async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteRead:
-    """Needs a reason; `if_version` guards against a change in between (409 version_conflict)."""
+    """Requires a reason. With `if_version` the change is refused when the note is at another version
+    (409 `version_conflict`)."""
     return await service.patch_note(db, who, note_id=note_id, data=data)
 
 
-@delete("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Forget a note", tags=["notes"])
+@delete("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Delete a note", tags=["notes"])
 async def delete_note(
     db: Db,
     who: Who,
     note_id: FromPath[UUID],
-    reason: Annotated[str | None, QueryParameter(max_length=500, description="Why; required.")] = None,
-    if_version: Annotated[int | None, QueryParameter(ge=1, le=2**31 - 1, description="Only at this version.")] = None,
+    reason: Annotated[
+        str | None, QueryParameter(max_length=500, description="Why the note is deleted; required.")
+    ] = None,
+    if_version: Annotated[
+        int | None, QueryParameter(ge=1, le=2**31 - 1, description="Refuse when the note is at another version.")
+    ] = None,
 ) -> None:
-    """Needs a reason. It can be recovered for 30 days."""
+    """Requires a reason. The note can be recovered for 30 days."""
     if not reason or not reason.strip():
-        raise BadRequest("reason: say why the note is forgotten, as ?reason=...", code="reason_required")
+        raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
     await service.delete_note(db, who, note_id=note_id, reason=reason, if_version=if_version)
 
 
 @post("/notes/{note_id:uuid}/recover", opt={"access": WRITE}, status_code=200, summary="Recover a note", tags=["notes"])
 async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteRead:
-    """Brings a forgotten note back, within 30 days; 409 when another live note says the same by now."""
+    """Recovers a note within 30 days of its deletion. Returns 409 `note_duplicate` when another live note has the same
+    content by now."""
     return await service.recover_note(db, who, note_id=note_id, data=data)
 
 
-@get("/notes/{note_id:uuid}/history", opt={"access": READ}, summary="History of a note", tags=["notes"])
+@get("/notes/{note_id:uuid}/history", opt={"access": READ}, summary="List the history of a note", tags=["notes"])
 async def list_history(
     db: Db, who: Who, cursors: Cursors, note_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
 ) -> HistoryList:
-    """Every change with its reason, oldest first; also of a deleted note."""
+    """Lists every change with its reason, oldest first, also for a deleted note."""
     page = Page(cursors, who, "history", limit=limit, cursor=cursor, note_id=note_id)
     return await service.list_history(db, who, note_id=note_id, page=page)
 

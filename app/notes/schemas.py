@@ -1,4 +1,4 @@
-"""Notes on the wire."""
+"""Wire types of notes."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class NoteCreate(Create, frozen=True, kw_only=True):
-    """Something that was said."""
+    """A note to store."""
 
     content: str
     """At most 64 KiB; white space is collapsed."""
@@ -41,7 +41,7 @@ class NoteCreate(Create, frozen=True, kw_only=True):
 
 
 class NotePatch(Create, frozen=True, kw_only=True):
-    """A change, with its reason."""
+    """A change of a note; fields that are left out stay as they are."""
 
     reason: Reason
     if_version: Version | None = None

@@ -1,4 +1,4 @@
-"""Use cases of notes: write, read, change, forget, recover; every change leaves its line of history."""
+"""Use cases of notes: create, read, change, delete, recover; every change is recorded in the history."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -28,46 +28,47 @@ from app.notes.schemas import (
     NoteRecover,
     NoteResult,
 )
-from app.notes.storing import change_note, extract_notes, mark_extraction, note_not_found, present_note, store_notes
+from app.notes.storage import (
+    change_note,
+    extract_notes,
+    mark_extraction,
+    note_not_found,
+    owner_key,
+    present_note,
+    store_notes,
+)
+from app.outcomes import Outcome
 from app.paging import Page
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
-from app.web.idempotency import Answer, Once
 
 MAX_CONTENT_BYTES = 64 * 1024
-RECOVERABLE = timedelta(days=30)
+RECOVERABLE_FOR = timedelta(days=30)
 EXTRACTION_JOBS = ("extract", "graph_link")
 
 
-async def create_note(db: Database, who: Principal, *, data: NoteCreate, once: Once) -> Answer:
-    """Stores a note; the same live note again is answered as it is, and is no failure."""
+async def create_note(session: Session, who: Principal, *, data: NoteCreate) -> Outcome[NoteCreated]:
+    """Store a note, or return the live note that has the same content."""
     row = _new_row(who, data)
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        await _check_gardens(step.session, who, [row])
-        ((note, created),) = await store_notes(step.session, who, [row])
-        queued = await extract_notes(step.session, who, [row] if created else [])
-        body = NoteCreated(note=present_note(note), deduplicated=not created, job_id=queued.get(str(note["note_id"])))
-        return await step.answer(201 if created else 200, body)
+    await _check_gardens(session, who, [row])
+    ((note, created),) = await store_notes(session, who, [row])
+    queued = await extract_notes(session, who, [row] if created else [])
+    job_id = queued.get(str(note["note_id"]))
+    return Outcome(NoteCreated(note=present_note(note), deduplicated=not created, job_id=job_id), created=created)
 
 
-async def wait_for_extraction(db: Database, who: Principal, answer: Answer, *, seconds: float) -> Answer:
-    """The same answer once the note is extracted and linked, or when the time is over: then its job can be followed."""
-    made = msgspec.json.decode(answer.body, type=NoteCreated)
+async def wait_for_extraction(db: Database, who: Principal, *, made: NoteCreated, seconds: float) -> NoteCreated:
+    """Return the note as it is once its extraction and linking have ended, or after `seconds`."""
     if made.job_id is None:
-        return answer
+        return made
     await jobs.wait_until_done(db, who, kinds=EXTRACTION_JOBS, dedupe_key=str(made.note.note_id), seconds=seconds)
     found = await read_notes(db, who, ids=[str(made.note.note_id)])
-    if not found:
-        # Deleted by somebody meanwhile; it was made all the same.
-        return answer
-    body = msgspec.json.encode(msgspec.structs.replace(made, note=found[0]))
-    return Answer(answer.status, body, replayed=answer.replayed)
+    # A note that was deleted in the meantime was created all the same.
+    return msgspec.structs.replace(made, note=found[0]) if found else made
 
 
-async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: Once) -> Answer:
-    """Stores up to 1,000 notes: all or none, or each on its own."""
+async def create_notes(session: Session, who: Principal, *, data: NoteBatch) -> Outcome[NoteBatchDone]:
+    """Store up to 1,000 notes, all or none, or each on its own with a result for each."""
     check_size(data.notes, "notes")
     rows: dict[int, Row] = {}
     errors: dict[int, AppError] = {}
@@ -77,20 +78,17 @@ async def create_notes(db: Database, who: Principal, *, data: NoteBatch, once: O
         except AppError as problem:
             errors[index] = problem
     stop_if_atomic("notes", atomic=data.atomic, errors=errors)
-    async with once.tenant(db, who) as step:
-        if step.stored:
-            return step.stored
-        for index in list(rows):
-            try:
-                await _check_gardens(step.session, who, [rows[index]])
-            except AppError as problem:
-                errors[index] = problem
-                del rows[index]
-        stop_if_atomic("notes", atomic=data.atomic, errors=errors)
-        stored = dict(zip(rows, await store_notes(step.session, who, list(rows.values())), strict=True))
-        queued = await extract_notes(step.session, who, [note for note, created in stored.values() if created])
-        results = [_result(index, stored, errors, queued) for index in range(len(data.notes))]
-        return await step.answer(200, NoteBatchDone(results=results))
+    for index in list(rows):
+        try:
+            await _check_gardens(session, who, [rows[index]])
+        except AppError as problem:
+            errors[index] = problem
+            del rows[index]
+    stop_if_atomic("notes", atomic=data.atomic, errors=errors)
+    stored = dict(zip(rows, await store_notes(session, who, list(rows.values())), strict=True))
+    queued = await extract_notes(session, who, [note for note, created in stored.values() if created])
+    results = [_result(index, stored, errors, queued) for index in range(len(data.notes))]
+    return Outcome(NoteBatchDone(results=results), created=False)
 
 
 def _result(
@@ -105,7 +103,7 @@ def _result(
 
 def _new_row(who: Principal, data: NoteCreate) -> Row:
     if data.position is not None and data.thread_id is None:
-        raise BadRequest("position: names a place in a thread, so thread_id is needed too.")
+        raise BadRequest("position: needs thread_id, because it is a position in a thread.")
     scope = SYNONYMS.get(data.scope, data.scope)
     now = datetime.now(UTC)
     garden_id = None if data.garden_id is None else str(data.garden_id)
@@ -116,8 +114,7 @@ def _new_row(who: Principal, data: NoteCreate) -> Row:
         "agent_id": who.agent_id,
         "scope": scope,
         "garden_id": garden_id,
-        # Both, where both apply: what was private in a garden is another note than what is private outside of it.
-        "owner_key": " ".join(filter(None, (who.agent_id if scope == "agent_private" else "", garden_id))),
+        "owner_key": owner_key(who, scope=scope, garden_id=garden_id),
         "type": data.type,
         **_checked_content(data.content),
         "tags": list(dict.fromkeys(data.tags)),
@@ -134,7 +131,7 @@ def _new_row(who: Principal, data: NoteCreate) -> Row:
 def _checked_content(text: str) -> dict[str, str]:
     content = normalize_content(text)
     if not content.stored:
-        raise BadRequest("content: empty once white space is trimmed.")
+        raise BadRequest("content: must not be empty or only white space.")
     if len(content.stored.encode()) > MAX_CONTENT_BYTES:
         raise TooLarge("content: over 64 KiB; split it, or store it as a document.", code="content_too_large")
     return {"content": content.stored, "content_hash": content.hash}
@@ -147,7 +144,7 @@ async def _check_gardens(session: Session, who: Principal, rows: Sequence[Row]) 
 
 
 async def get_note(db: Database, who: Principal, *, note_id: UUID) -> NoteRead:
-    """One live note in the caller's reach."""
+    """Return a live note that the caller can see, or raise NotFound."""
     rows = await db.fetch(who, queries.select_note(tenant_id=who.tenant_id, note_id=str(note_id)))
     if not rows:
         raise note_not_found()
@@ -155,7 +152,7 @@ async def get_note(db: Database, who: Principal, *, note_id: UUID) -> NoteRead:
 
 
 async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[NoteRead]:
-    """Those of these notes that are live and in the caller's reach."""
+    """Return those of the notes that are live and that the caller can see."""
     if not ids:
         return []
     rows = await db.fetch(who, queries.select_named(tenant_id=who.tenant_id, note_ids=ids))
@@ -163,7 +160,7 @@ async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[No
 
 
 async def list_notes(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> NoteList:
-    """Live notes, newest first; naming a garden one is no member of is refused."""
+    """Return a page of live notes, newest first; raise Forbidden for a garden the caller is no member of."""
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
@@ -176,7 +173,7 @@ async def list_notes(db: Database, who: Principal, *, filters: dict[str, Any], p
 
 
 async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteRead:
-    """Changes a note; what changes nothing leaves version and history as they are."""
+    """Change a note and return it; equal values leave version and history as they are."""
     changes: dict[str, Any] = {
         name: value
         for name, value in msgspec.structs.asdict(data).items()
@@ -189,7 +186,7 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
     if "tags" in changes:
         changes["tags"] = list(dict.fromkeys(changes["tags"]))
     if not changes:
-        raise BadRequest("Send at least one field to change, beside the reason.")
+        raise BadRequest("Send at least one field to change besides the reason.")
     async with db.tenant(who) as session:
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=False)
         changes = {name: value for name, value in changes.items() if note[name] != value}
@@ -202,18 +199,20 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
 
 
 async def delete_note(db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None) -> None:
-    """Forgets a note; it can be recovered for 30 days."""
+    """Delete a note, which can be recovered for 30 days."""
     async with db.tenant(who) as session:
         note = await _lock(session, who, note_id, if_version=if_version, deleted=False)
         await change_note(session, who, note, "deleted", reason, {"deleted_at": datetime.now(UTC)})
 
 
 async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteRead:
-    """Brings a forgotten note back."""
+    """Recover a deleted note and return it."""
     async with db.tenant(who) as session:
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
-        if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE:
-            raise Conflict("The 30 days in which it could be recovered are over.", code="recovery_expired")
+        if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE_FOR:
+            raise Conflict(
+                "The note was deleted more than 30 days ago and cannot be recovered.", code="recovery_expired"
+            )
         row = await change_note(session, who, note, "recovered", data.reason, {"deleted_at": None})
         if row["extraction_status"] != "completed" and await extract_notes(session, who, [row]):
             row = await mark_extraction(session, who, note_id=note_id, status="pending")
@@ -238,12 +237,12 @@ async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: 
 
 
 async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Page) -> HistoryList:
-    """What happened to a note, also to a deleted one, oldest first."""
+    """Return a page of a note's history, oldest first, also of a deleted note."""
     after = None if page.after is None else page.after[0]
     statement = queries.select_history(tenant_id=who.tenant_id, note_id=str(note_id), after=after, limit=page.limit + 1)
     found = await db.fetch(who, statement)
     if not found and page.after is None:
         raise note_not_found()
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["history_id"])])
-    shown = [{name: value for name, value in row.items() if name != "history_id"} for row in rows]
-    return HistoryList(events=[HistoryRead(**row) for row in shown], next_cursor=next_cursor)
+    events = [HistoryRead(**{name: row[name] for name in HistoryRead.__struct_fields__}) for row in rows]
+    return HistoryList(events=events, next_cursor=next_cursor)

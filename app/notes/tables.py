@@ -1,4 +1,4 @@
-"""Tables of the room notes."""
+"""Tables of notes."""
 
 from sqlalchemy import (
     ARRAY,
@@ -28,8 +28,8 @@ TYPES = (
 )  # fmt: skip
 _LIST_OF_TYPES = ", ".join(f"'{name}'" for name in TYPES)
 
-# No foreign keys to project or garden: each insert would lock that one row for its transaction. The policy holds
-# tenant, project and garden to the scope, and gardens are never deleted.
+# No foreign keys to project or garden: each insert would lock that row for its transaction. The policy restricts
+# tenant, project and garden to the caller's scope, and gardens are never deleted.
 memory_notes = Table(
     "memory_notes",
     metadata,
@@ -89,12 +89,12 @@ memory_notes = Table(
     Index(
         "memory_notes_hash_idx", "tenant_id", "project_id", "content_hash", postgresql_where=text("deleted_at IS NULL")
     ),
-    # Each term behind a mark of its tenant and project: see lexical_keys.
+    # Each term is prefixed with a key of its tenant and project; see lexical_keys.
     Index(
         "memory_notes_terms_idx",
         text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
-        # What one tenant loads in bulk must not lie in the way of what others look for.
+        # A pending list that one tenant fills in bulk would slow down the searches of all others.
         postgresql_with={"fastupdate": "off"},
     ),
     Index("memory_notes_derived_idx", "tenant_id", "derived_from", postgresql_where=text("derived_from IS NOT NULL")),
@@ -148,7 +148,7 @@ memory_history = Table(
     info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT"},
 )
 
-# Which notes speak of which entity: as hidden as either.
+# Which notes mention which entity; a mention is hidden when either of them is.
 note_entity_mentions = Table(
     "note_entity_mentions",
     metadata,

@@ -153,7 +153,7 @@ def select_heads(kind: Kind, *, given: set[str]) -> str:
         conditions.append("h.canonical_id < %(after)s::uuid")
     if given & {"labels", "properties"}:
         conditions.append(
-            "h.canonical_id IN (SELECT c.canonical_id FROM contain_objects(%(branch)s::uuid, %(shared)s::uuid, "
+            "h.canonical_id IN (SELECT c.canonical_id FROM objects_containing(%(branch)s::uuid, %(shared)s::uuid, "
             "%(type)s, %(subtype)s, %(status)s, %(key)s, %(labels)s::text[], %(properties)s::jsonb, %(after)s::uuid, "
             "%(limit)s) c)"
         )

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.access import Principal, acting_scope
 from app.audit import events as audit
-from app.db.database import Database, Row
+from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
 from app.inputs import invalid_body
@@ -123,6 +123,21 @@ async def find_settings(db: Database, who: Scope) -> PipelineSettings:
     statement = queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or "")
     rows = await db.fetch(who, statement)
     return read_settings(rows[0]["settings"]) if rows else PipelineSettings()
+
+
+async def load_settings(session: Session, who: Scope) -> PipelineSettings:
+    """Return the settings of the caller's project within an open transaction."""
+    row = await session.row(queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or ""))
+    return PipelineSettings() if row is None else read_settings(row["settings"])
+
+
+async def lock_settings(session: Session, who: Scope) -> PipelineSettings:
+    """Lock the caller's project until the transaction ends and return its settings, or raise NotFound."""
+    statement = queries.select_project(tenant_id=who.tenant_id, project_id=who.project_id or "")
+    row = await session.row(statement.with_for_update(key_share=True))
+    if row is None:
+        raise _project_not_found()
+    return read_settings(row["settings"])
 
 
 async def get_settings(db: Database, who: Principal, *, project_id: str) -> PipelineSettings:

@@ -100,10 +100,11 @@ FLOOR = (
 # As the service asks it.
 EXPAND = f"""
     SELECT length(nodes), length(edges) FROM expand_objects(
-        'young', 'default', ARRAY[md5(%(name)s)::uuid], '[{{"direction": "both", "node": [], "edge": []}}]', false, 2,
-        NULL, {FAN}, 2000, 20000, 'node', false, false, 10000,
+        'young', 'default', ARRAY[md5(%(name)s)::uuid], '[{{"direction": "both", "node": [], "edge": []}}]',
         '{{"object": {{"fields": ["version", "type", "key", "title", "status", "labels"]}},
-           "edge": {{"fields": ["type", "weight"]}}}}')"""
+           "edge": {{"fields": ["type", "weight"]}}}}',
+        '{{"branch": "main", "phased": false, "depth": 2, "edges_per_node": {FAN}, "max_nodes": 2000,
+           "max_edges": 20000, "dedupe": "node", "distinct": false, "paths": false, "max_paths": 10000}}')"""
 
 # What is asked over HTTP, and by when half and nearly all of it has to be answered, in milliseconds.
 QUESTIONS: dict[str, tuple[dict[str, Any], float | None, float | None]] = {

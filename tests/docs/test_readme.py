@@ -36,7 +36,7 @@ def demo() -> Iterator[dict[str, str]]:
     process = spawn("serve", "--demo", log=log, PALIMPSEST_HOME=str(folder / "home"), PORT=str(port))
     try:
         url = f"http://127.0.0.1:{port}"
-        wait_until_ready(url, process, log, seconds=120)
+        wait_until_ready(url, process, log, seconds=300)
         keys = dict(re.findall(r"^  (admin|agent) key +(pk_\S+)$", log.read_text(), flags=re.MULTILINE))
         exported = block(KEYS).replace("http://127.0.0.1:8000", url)
         exported = exported.replace("ADMIN=pk_...", f"ADMIN={keys['admin']}")
@@ -53,7 +53,7 @@ def run(script: str) -> str:
         env=clean_environment(PATH=PATH),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -108,7 +108,7 @@ def test_production(empty_database: str, app_password: str, tmp_path: Path) -> N
             start_new_session=True,
         )
     try:
-        wait_until_ready(f"http://127.0.0.1:{port}", process, log, seconds=120)
+        wait_until_ready(f"http://127.0.0.1:{port}", process, log, seconds=300)
         printed = log.read_text()
         assert "everything is in order" in printed
         assert re.search(r"^pk_\S+$", printed, flags=re.MULTILINE)

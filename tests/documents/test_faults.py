@@ -205,7 +205,10 @@ def test_a_server_in_trouble_is_asked_again(robin: httpx.Client, admin: httpx.Cl
     deadline = time.monotonic() + 60
     while (found := read(robin, document))["error"] is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert (found["status"], found["error"]) == ("queued", "document_fetch_failed: The server answered 503.")
+    assert (found["status"], found["error"]) == (
+        "queued",
+        "document_fetch_failed: The server responded with status 503.",
+    )
     assert until_ended(robin, document)["error"] is None
 
 

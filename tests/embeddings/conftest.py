@@ -103,7 +103,8 @@ class Bench:
 
     async def notes(self, *contents: str, who: Principal = ROBIN, **fields: Any) -> list[str]:
         batch = NoteBatch(notes=[{"content": content, **fields} for content in contents])
-        await create_notes(self.db, who, data=batch, once=once(who))
+        async with self.db.tenant(who) as session:
+            await create_notes(session, who, data=batch)
         found = self.rows(
             "SELECT note_id, content FROM memory_notes WHERE content = ANY (%s) AND tenant_id = %s",
             list(contents),

@@ -91,9 +91,12 @@ class Chronicle:
             data = msgspec.convert({"name": name, "cardinality": cardinality, "status": "active"}, PredicateCreate)
             self.loop.run(self.create_predicate(data))
         for number in range(5):
-            data = NoteCreate(content=f"note {number}")
-            answer = self.loop.run(notes.create_note(self.db, self.who, data=data, once=self.once()))
-            self.notes.append(UUID(msgspec.json.decode(answer.body)["note"]["note_id"]))
+            self.notes.append(self.loop.run(self.note(f"note {number}")))
+
+    async def note(self, content: str) -> UUID:
+        async with self.db.tenant(self.who) as session:
+            made = await notes.create_note(session, self.who, data=NoteCreate(content=content))
+        return made.value.note.note_id
 
     async def create_predicate(self, data: PredicateCreate) -> None:
         async with self.db.tenant(self.who) as session:

@@ -12,7 +12,7 @@ import pytest
 from app.access import new_id
 from app.db.database import Database
 from app.db.scope import Scope
-from app.maintenance.diagnosing import diagnose
+from app.maintenance.diagnostics import diagnose
 from app.maintenance.schemas import Diagnostics
 from tests.conftest import Tenancy
 from tests.erasure.shared import tombstone

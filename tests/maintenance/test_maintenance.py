@@ -9,7 +9,7 @@ from app.access import new_id
 from app.db.database import Database
 from app.db.scope import Scope
 from app.jobs.registry import Job
-from app.maintenance import repairing
+from app.maintenance import repairs
 from app.maintenance.tasks import maintenance_cycle
 from tests.maintenance.conftest import World, days, now
 
@@ -71,7 +71,7 @@ async def test_an_action_that_helps_three_times_not_is_halted_until_all_is_well(
     assert result["repairs"] == [{"action": "retention-sweep", "skipped": "halted"}]
     assert result["halted"] == ["retention-sweep"]
     by_hand = Scope(tenant_id=tenant, project_id="default")
-    assert (await repairing.run(db, by_hand, action="retention-sweep", requested_by="a key")).done.success
+    assert (await repairs.run(db, by_hand, action="retention-sweep", requested_by="a key")).result.success
 
     world.run("UPDATE memory_notes SET suppression = 1 WHERE note_id = %s", item)
     assert (await cycle(db, world, tenant))["recommendations"] == []
@@ -90,7 +90,7 @@ async def test_cooldown_and_freeze_hold_for_maintenance_too(db: Database, world:
     assert len(world.ids("memory_notes", "note_id", tenant)) == 1
     who = Scope(tenant_id=tenant, project_id="default")
     world.job(tenant, status="dead")
-    await repairing.run(db, who, action="requeue-dead", requested_by="a key")
+    await repairs.run(db, who, action="requeue-dead", requested_by="a key")
     world.job(tenant, status="dead")
     result = await cycle(db, world, tenant)
     assert {"action": "requeue-dead", "skipped": "repair_cooling_down"} in result["repairs"]

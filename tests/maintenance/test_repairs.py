@@ -13,7 +13,7 @@ from app.access import new_id
 from app.db.database import Database
 from app.db.scope import Scope
 from app.errors import RateLimited
-from app.maintenance import repairing
+from app.maintenance import repairs
 from app.maintenance.schemas import Action, Repaired
 from tests.facts.shared import error
 from tests.maintenance.conftest import World, days, now
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 async def repaired(db: Database, tenant: str, action: Action, project: str = "default") -> Repaired:
     who = Scope(tenant_id=tenant, project_id=project)
-    return (await repairing.run(db, who, action=action, requested_by="a key")).done
+    return (await repairs.run(db, who, action=action, requested_by="a key")).result
 
 
 def cooled(world: World, tenant: str) -> None:
@@ -158,7 +158,7 @@ def test_over_http(world: World, admin: httpx.Client, robin: httpx.Client) -> No
         "action": "release-leases",
         "success": True,
         "affected": 0,
-        "message": "0 leases that had run out were returned.",
+        "message": "0 expired leases were released.",
     }
     (refused,) = (answer for answer in answers if answer.status_code == 429)
     assert error(refused) == (429, "repair_cooling_down")

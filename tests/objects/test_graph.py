@@ -109,13 +109,14 @@ def test_at_p0_6_walking_looks_at_no_history(graph: Graph, superuser: psycopg.Co
         superuser.execute("SELECT set_scope(%s, 'one', 'robin', NULL, '')", (graph.tenant,))
         before = looked_at()
         (found,) = superuser.execute(
-            "SELECT node_count FROM expand_objects(%s, 'one', ARRAY[%s::uuid], %s, false, 2, NULL, 100, 2000, 20000, "
-            "'node', false, false, 10000, %s)",
+            "SELECT node_count FROM expand_objects(%s, 'one', ARRAY[%s::uuid], %s, %s, %s)",
             (
                 graph.tenant,
                 made["flags"]["id"],
                 '[{"direction": "both"}]',
                 '{"object": {"fields": ["title"]}, "edge": {"fields": ["type"]}}',
+                '{"branch": "main", "phased": false, "depth": 2, "edges_per_node": 100, "max_nodes": 2000, '
+                '"max_edges": 20000, "dedupe": "node", "distinct": false, "paths": false, "max_paths": 10000}',
             ),
         ).fetchone() or (None,)
         after = looked_at()

@@ -45,7 +45,7 @@ BEGIN
     PERFORM hide_or_restore_documents(p_tenant, ARRAY(
         SELECT m.document_id FROM document_entity_mentions m
         WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity));
-    PERFORM settle_objects(p_tenant, ARRAY(
+    PERFORM hide_or_restore_objects(p_tenant, ARRAY(
         SELECT m.canonical_id FROM object_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
         UNION
         SELECT e.object_canonical_id FROM graph_entities e

@@ -1,8 +1,6 @@
--- Puts what is hidden of these notes in step with the tombstones of the entities they mention: the notes, their history,
--- their mentions, what they are evidence of, what is proposed about them, and the documents they are chunks of. A note that comes back while another of the same words was written
--- meanwhile: the newer one goes, recoverable like any deleted note, with its line of history, and what
--- cited it cites the older one too.
--- Runs with the rights of its caller, who holds the entity.
+-- Hides or restores notes, their history, mentions, evidence, reviews and the documents they are chunks of, as the
+-- tombstones of the entities they mention demand. When a note with the same text was written while one was hidden, the
+-- newer of the two is deleted. Runs with the rights of its caller, who has locked the entity.
 CREATE OR REPLACE FUNCTION hide_or_restore_notes(p_tenant text, p_agent text, p_notes uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -13,8 +11,6 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_change record;
     v_twin record;
-    v_goes record;
-    v_stays uuid;
 BEGIN
     FOR v_change IN
         SELECT n.*, l.level
@@ -35,26 +31,10 @@ BEGIN
               AND n.owner_key = v_change.owner_key AND n.thread_id IS NOT DISTINCT FROM v_change.thread_id
               AND n.position IS NOT DISTINCT FROM v_change.position AND n.content_hash = v_change.content_hash
               AND n.deleted_at IS NULL AND n.suppression = 0;
-            IF FOUND THEN
-                IF v_twin.created_at < v_change.created_at THEN
-                    v_goes := v_change;
-                ELSE
-                    v_goes := v_twin;
-                END IF;
-                v_stays := CASE v_goes.note_id WHEN v_twin.note_id THEN v_change.note_id ELSE v_twin.note_id END;
-                INSERT INTO graph_fact_evidence (
-                    tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
-                SELECT p_tenant, v.project_id, make_id(), v.fact_id, v_stays, v.created_at, v.suppression
-                FROM graph_fact_evidence v WHERE v.tenant_id = p_tenant AND v.note_id = v_goes.note_id
-                ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-                UPDATE memory_notes n SET deleted_at = v_now, updated_at = v_now, version = n.version + 1
-                WHERE n.tenant_id = p_tenant AND n.note_id = v_goes.note_id;
-                INSERT INTO memory_history (
-                    tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, event, version, changed_by,
-                    reason, old_content, created_at)
-                VALUES (p_tenant, make_id(), v_goes.project_id, v_goes.note_id, v_goes.agent_id, v_goes.scope,
-                        v_goes.garden_id, 'merged', v_goes.version + 1, p_agent, 'an older note says the same',
-                        v_goes.content, v_now);
+            IF FOUND AND v_twin.created_at < v_change.created_at THEN
+                PERFORM delete_duplicate_note(p_tenant, p_agent, v_change.note_id, v_twin.note_id, v_now);
+            ELSIF FOUND THEN
+                PERFORM delete_duplicate_note(p_tenant, p_agent, v_twin.note_id, v_change.note_id, v_now);
             END IF;
         END IF;
         UPDATE memory_notes n SET suppression = v_change.level
@@ -71,7 +51,7 @@ BEGIN
     UPDATE memory_history x SET suppression = n.suppression FROM memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
       AND x.tenant_id = p_tenant AND x.note_id = n.note_id AND x.suppression <> n.suppression;
-    -- What is hidden has no vector: to mark it would cost the index as much as to make it anew.
+    -- Marking a vector as hidden would cost the index as much as making it again.
     DELETE FROM embeddings x USING memory_notes n
     WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.suppression > 0 AND x.tenant_id = p_tenant
       AND x.model_id IN (SELECT m.model_id FROM embedding_models m) AND x.view = 'self' AND x.owner_kind = 'note'

@@ -1,7 +1,7 @@
--- Issues a tombstone for an entity, named or by id, in these scopes (NULL: all): hides it, its names, its facts, the
+-- Issues a tombstone for an entity, given by name or id, in these scopes (NULL: all): hides it, its names, its facts, the
 -- facts that point to it, their edges, the notes that mention it, the documents that name it and the objects that are
--- bound to it or name it, and says so in the audit log, in one transaction.
--- p_named: notes and objects that only name it in their words count as mentioning it. An erasure that a hold forbids is refused.
+-- bound to it or name it, in one transaction with an audit event. With p_named, notes and objects that only name it in
+-- their text count as mentioning it. An erasure that a legal hold forbids is refused.
 CREATE OR REPLACE FUNCTION issue_tombstone(
     p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
     p_named boolean, p_key text, p_job uuid)
@@ -15,44 +15,35 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
-    v_meant record;
+    v_found record;
     v_entity graph_entities;
     v_other uuid;
     v_facts uuid[];
     v_notes uuid[];
-    v_documents uuid[];
     v_objects uuid[];
-    v_edges uuid[];
+    v_relationships uuid[];
     v_now timestamptz;
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'issue_tombstone needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- One tombstone at a time in a project: each computes from all that there are.
+    -- One tombstone at a time in a project: each depends on all others.
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
-    SELECT r.entity_id, r.candidates INTO v_meant FROM resolve_entities(v_tenant, v_project, p_entity) r;
-    IF v_meant.entity_id IS NULL THEN
-        RETURN QUERY SELECT CASE WHEN v_meant.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
-                            NULL::uuid, NULL::text, v_meant.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
+    SELECT r.entity_id, r.candidates INTO v_found FROM resolve_entities(v_tenant, v_project, p_entity) r;
+    IF v_found.entity_id IS NULL THEN
+        RETURN QUERY SELECT CASE WHEN v_found.candidates IS NULL THEN 'entity_not_found' ELSE 'entity_ambiguous' END,
+                            NULL::uuid, NULL::text, v_found.candidates, NULL::uuid, NULL::timestamptz, NULL::bigint,
                             NULL::bigint, NULL::bigint;
         RETURN;
     END IF;
-    -- Those who write about it finish first; those who come later see that it is hidden.
+    -- Writers about it finish first; later ones see that it is hidden.
     SELECT e.* INTO v_entity FROM graph_entities e
-    WHERE e.tenant_id = v_tenant AND e.entity_id = v_meant.entity_id FOR UPDATE;
+    WHERE e.tenant_id = v_tenant AND e.entity_id = v_found.entity_id FOR UPDATE;
     IF NOT FOUND OR v_entity.merged_into IS NOT NULL THEN
         RAISE EXCEPTION 'the entity was merged or erased meanwhile' USING ERRCODE = '40001';
     END IF;
-    SELECT t.tombstone_id INTO v_other FROM tombstones t
-    WHERE t.tenant_id = v_tenant AND t.entity_id = v_entity.entity_id AND t.legal_hold = p_hold
-      AND t.erased_at IS NULL
-      -- What is only hidden can be erased without showing it again.
-      AND (t.erase OR NOT p_erase)
-      AND (t.scopes IS NULL OR p_scopes IS NULL OR t.scopes && p_scopes)
-      AND NOT EXISTS (SELECT FROM tombstone_revocations r
-                      WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id)
-    ORDER BY t.created_at LIMIT 1;
-    IF FOUND THEN
+    v_other := find_active_tombstone(v_tenant, v_entity.entity_id, p_scopes, p_hold, p_erase);
+    IF v_other IS NOT NULL THEN
         RETURN QUERY SELECT 'tombstone_already_exists', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
                             NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint;
         RETURN;
@@ -64,10 +55,10 @@ BEGIN
         PERFORM link_holds(v_tenant, v_project);
         SELECT d.facts, d.notes INTO v_facts, v_notes
         FROM find_covered(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
-        SELECT d.objects, d.relationships INTO v_objects, v_edges
+        SELECT d.objects, d.relationships INTO v_objects, v_relationships
         FROM find_covered_objects(v_tenant, v_entity.entity_id, p_scopes) d;
         v_other := coalesce(find_hold(v_tenant, v_project, v_entity.entity_id, p_scopes, v_facts, v_notes),
-                            find_object_hold(v_tenant, v_objects, v_edges));
+                            find_object_hold(v_tenant, v_objects, v_relationships));
         IF v_other IS NOT NULL THEN
             RETURN QUERY SELECT 'erasure_blocked', v_entity.entity_id, v_entity.canonical, NULL::uuid[], v_other,
                                 NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint;
@@ -83,23 +74,15 @@ BEGIN
     PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, v_entity.entity_id);
     SELECT d.facts, d.notes INTO v_facts, v_notes
     FROM find_covered(v_tenant, v_project, v_entity.entity_id, p_scopes) d;
-    v_documents := ARRAY(
-        SELECT m.document_id FROM document_entity_mentions m
-        WHERE m.tenant_id = v_tenant AND m.entity_id = v_entity.entity_id
-        UNION
-        SELECT x.document_id FROM document_notes x WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes));
-    SELECT d.objects, d.relationships INTO v_objects, v_edges
+    SELECT d.objects, d.relationships INTO v_objects, v_relationships
     FROM find_covered_objects(v_tenant, v_entity.entity_id, p_scopes) d;
-    -- Answers that were kept for those who ask again must not show it either.
-    DELETE FROM idempotency_keys k
-    WHERE k.tenant_id = v_tenant AND NOT k.sealed AND k.path ~ '^/v1/(facts|entities|notes|conflicts|documents|graph)'
-      AND contains_ids(encode(k.body, 'escape'),
-                    v_notes || v_facts || v_documents || v_objects || v_edges || v_entity.entity_id);
+    PERFORM drop_stored_responses(
+        v_tenant, v_entity.entity_id, v_notes, v_notes || v_facts || v_objects || v_relationships || v_entity.entity_id);
     PERFORM recount_terms(v_tenant, v_project);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN
-        -- Of the whole tenant: agents of the project must not see that there is such a job.
+        -- Without a project, so that agents of the project cannot see the job.
         INSERT INTO jobs (tenant_id, job_id, agent_id, kind, payload, dedupe_key, priority, created_by, available_at,
                           created_at)
         VALUES (v_tenant, p_job, v_agent, 'erase',

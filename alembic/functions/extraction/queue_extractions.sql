@@ -1,6 +1,5 @@
--- Enqueues the extraction of notes, in the transaction that wrote them, where the project's pipeline is on; answers the
--- job of each, also one that was open already. Chunks of documents and notes that were extracted themselves are left
--- alone. Runs with the rights of its caller.
+-- Enqueues the extraction of notes where the project has it enabled; returns the job of each, also one already open.
+-- Chunks of documents and derived notes are not extracted. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION queue_extractions(p_tenant text, p_project text, p_notes uuid[], p_key text)
 RETURNS TABLE (note_id uuid, job_id uuid)
 LANGUAGE plpgsql VOLATILE

@@ -1,6 +1,5 @@
--- What the extraction of a note begins with, in one call: the note with its words as a model may see them, what the
--- project decides, and what it has spent. No row: the note is gone, deleted or hidden.
--- Runs with the rights of its caller.
+-- Returns a note with its text redacted, the project's settings and spent tokens; no row when the note is deleted or
+-- hidden. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION read_extraction(p_tenant text, p_project text, p_note uuid, p_patterns text[])
 RETURNS TABLE (
     content text, author text, type text, scope text, garden_id uuid, agent_id text, owner_key text, tags text[],
@@ -17,7 +16,7 @@ BEGIN
     SELECT (redact_text(n.content, v_patterns)).words, (redact_text(n.author, v_patterns)).words, n.type, n.scope,
            n.garden_id, n.agent_id, n.owner_key, n.tags, n.occurred_at, n.version, n.extraction_status,
            p.settings -> 'pipeline',
-           spent_tokens(p_tenant, p_project, coalesce(p.settings -> 'pipeline' ->> 'extraction_budget_period', 'month'))
+           spent_tokens(p_tenant, p_project, p.settings -> 'pipeline' ->> 'extraction_budget_period')
     FROM memory_notes n
     JOIN projects p ON p.tenant_id = p_tenant AND p.project_id = p_project
     WHERE n.tenant_id = p_tenant AND n.note_id = p_note AND n.project_id = p_project AND n.deleted_at IS NULL;

@@ -1,4 +1,4 @@
--- Puts calls of a model on record and adds their cost to the day's; once for each, however often it is told.
+-- Records calls of a model and adds them to the usage of the day; a call that is recorded already is ignored.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION record_llm_calls(p_tenant text, p_project text, p_job uuid, p_model text, p_calls json)
 RETURNS void

@@ -1,6 +1,5 @@
--- How sure a fact was at p_known (NULL: how sure it is), before it was weighed anew or taken back. Plain SQL without
--- settings and without a query of its own, so that it becomes part of the query that asks. Runs with the rights of its
--- caller.
+-- The confidence of a fact at p_known (NULL: now). Plain SQL without a query of its own, so that it becomes part of the
+-- calling query.
 CREATE OR REPLACE FUNCTION fact_confidence(
     p_fact uuid, p_confidence double precision, p_weighed timestamptz, p_retracted timestamptz, p_tenant text,
     p_known timestamptz)

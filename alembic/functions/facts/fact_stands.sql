@@ -1,6 +1,5 @@
--- Whether a fact was valid at p_valid, as it was known at p_known (NULL: as it is known now). Plain SQL without settings
--- and without a query of its own, so that it becomes part of the query that asks: calling it would cost more than reading
--- the fact. Runs with the rights of its caller.
+-- Whether a fact was valid at p_valid, as it was known at p_known (NULL: as it is known now). Plain SQL without a query
+-- of its own, so that it becomes part of the calling query: a call would cost more than reading the fact.
 CREATE OR REPLACE FUNCTION fact_stands(
     p_fact uuid, p_from timestamptz, p_until timestamptz, p_created timestamptz, p_closed timestamptz,
     p_retracted timestamptz, p_tenant text, p_valid timestamptz, p_known timestamptz)

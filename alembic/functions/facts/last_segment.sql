@@ -1,10 +1,8 @@
--- What a URI calls a thing: its last segment; any other name is itself.
+-- The last segment of a URI; any other name as it is.
 CREATE OR REPLACE FUNCTION last_segment(p_name text)
 RETURNS text
-LANGUAGE plpgsql IMMUTABLE
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-    RETURN CASE WHEN p_name ~ '^[A-Za-z][A-Za-z0-9+.-]*:[^ ]+$'
-        THEN coalesce(nullif(regexp_replace(rtrim(p_name, '/'), '^.*[/:]', ''), ''), p_name) ELSE p_name END;
-END
+    SELECT CASE WHEN uri_scheme(p_name) IS NULL THEN p_name
+           ELSE coalesce(nullif(regexp_replace(rtrim(p_name, '/'), '^.*[/:]', ''), ''), p_name) END
 $$;

@@ -1,8 +1,7 @@
--- One regular expression for all names of an entity (its own, its aliases, what was merged into it), as fold_name spells
--- them and as whole words, whatever white space stands between them; in scripts that put no space between words, anywhere.
--- In a URI white space was made a hyphen, so a hyphen is white space there too (in addresses %20). Names of one or two
--- letters (there: of one) fit too much and are left out; NULL when none is left. One and not many: PostgreSQL keeps only
--- a few of them compiled.
+-- Returns one regular expression for all names of an entity (its own, its aliases, those merged into it), as fold_name
+-- spells them: whole words with any white space between them; in scripts without spaces, anywhere. In a URI, where white
+-- space was replaced by a hyphen, a hyphen matches white space and %20 too. Names of one or two letters (in scripts
+-- without spaces, of one) are left out; NULL when none is left. One pattern, because PostgreSQL keeps only a few compiled.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION name_pattern(p_tenant text, p_entity uuid)
 RETURNS text
@@ -25,11 +24,11 @@ AS $$
         SELECT fold_name(a.alias_norm) FROM graph_entity_aliases a
         WHERE a.tenant_id = p_tenant AND a.entity_id = p_entity
     ) n
-    -- All that app/facts/names.py takes for white space; and how a URI begins there.
+    -- All characters that Python's str.split takes for white space.
     CROSS JOIN (
         SELECT '[[:space:]\u001C-\u001F\u0085\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]+' AS gap
     ) g
-    CROSS JOIN LATERAL (SELECT coalesce(substring(n.name FROM '^[a-z][a-z0-9+.-]*:(?=[^ ])'), '') AS scheme) u
+    CROSS JOIN LATERAL (SELECT coalesce(uri_scheme(n.name), '') AS scheme) u
     CROSS JOIN LATERAL (
         SELECT regexp_replace(u.scheme, '([.+-])', '\\\1', 'g') || replace(
                    regexp_replace(substr(n.name, length(u.scheme) + 1), '([][\\.^$*+?(){}|-])', '\\\1', 'g'),

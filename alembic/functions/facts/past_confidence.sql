@@ -1,18 +1,11 @@
--- How sure a fact was at p_known, before it was weighed anew or taken back; of the present fact_confidence tells alone.
--- Runs with the rights of its caller.
+-- The confidence of a fact at p_known. Plain SQL without a query of its own, so that it becomes part of the calling query.
 CREATE OR REPLACE FUNCTION past_confidence(
     p_fact uuid, p_confidence double precision, p_weighed timestamptz, p_retracted timestamptz, p_tenant text,
     p_known timestamptz)
 RETURNS double precision
 LANGUAGE sql STABLE
 AS $$
-    SELECT coalesce(
-        CASE WHEN p_weighed > p_known THEN (
-            SELECT w.previous_confidence FROM fact_confidences w
-            WHERE w.tenant_id = p_tenant AND w.fact_id = p_fact AND w.recorded_at > p_known
-            ORDER BY w.recorded_at LIMIT 1) END,
-        CASE WHEN p_retracted > p_known THEN (
-            SELECT r.confidence_before FROM fact_retractions r
-            WHERE r.tenant_id = p_tenant AND r.fact_id = p_fact ORDER BY r.retracted_at LIMIT 1) END,
-        p_confidence)
+    SELECT CASE WHEN p_weighed > p_known OR p_retracted > p_known
+           THEN earlier_confidence(p_fact, p_confidence, p_weighed, p_retracted, p_tenant, p_known)
+           ELSE p_confidence END
 $$;

@@ -27,7 +27,8 @@ BEGIN
         FROM unnest(CASE WHEN v_scope IS NULL THEN '{agent_private,project_shared,org_shared,public}'
                          ELSE ARRAY[v_scope] END) s(scope)
         CROSS JOIN LATERAL traverse_edges(
-            ROW(v_tenant, v_project, v_valid, v_known, s.scope)::read_context, p_traversal, p_seeds, NULL, p_min_trust) w
+            ROW(v_tenant, v_project, v_valid, v_known, s.scope)::read_context, p_traversal, p_seeds, NULL,
+            p_min_trust) w
         CROSS JOIN LATERAL (
             SELECT x.subject_entity_id FROM entity_edges x
             WHERE x.tenant_id = v_tenant AND x.edge_id = w.edge_id OFFSET 0) x

@@ -1,6 +1,5 @@
--- Retention, first step: up to p_limit mentions of notes that were deleted before p_before and that nothing keeps, and
--- the entities that were made after such a note and that nothing refers to any more. In the tenant of the scope; in
--- its project alone when it has one. Answers how many.
+-- Retention, step 1: deletes up to p_limit mentions of notes deleted before p_before, and entities that only these notes
+-- introduced and nothing refers to, in the scope's tenant or project. Protected notes are kept. Returns the counts.
 CREATE OR REPLACE FUNCTION purge_links(p_before timestamptz, p_limit int, OUT mentions bigint, OUT entities bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -18,9 +17,9 @@ DECLARE
 BEGIN
     mentions := 0;
     entities := 0;
-    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+    FOR v_project IN SELECT * FROM lock_purgeable_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
         EXIT WHEN mentions >= p_limit;
-        v_notes := due_notes(v_tenant, v_project, 'links', p_before, p_limit);
+        v_notes := lock_purgeable_notes(v_tenant, v_project, 'links', p_before, p_limit);
         CONTINUE WHEN cardinality(v_notes) = 0;
         WITH pick AS (
             SELECT m.note_id, m.entity_id FROM note_entity_mentions m
@@ -31,14 +30,14 @@ BEGIN
             WHERE m.tenant_id = v_tenant AND m.note_id = pick.note_id AND m.entity_id = pick.entity_id
             RETURNING m.note_id, m.entity_id
         )
-        -- Only those that came with or after the note: what stood before it was made by somebody on purpose.
+        -- Only entities as new as the note: an older one has another origin.
         SELECT count(*), array_agg(DISTINCT g.entity_id) FILTER (WHERE e.created_at >= n.created_at)
         INTO v_count, v_entities
         FROM gone g
         JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = g.note_id
         JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = g.entity_id;
         mentions := mentions + v_count;
-        -- Whoever writes about one of them has it locked, and keeps it.
+        -- An entity that a concurrent writer has locked is in use, so it is kept.
         v_entities := ARRAY(
             SELECT e.entity_id FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.entity_id = ANY (v_entities)

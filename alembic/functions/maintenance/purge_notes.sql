@@ -1,7 +1,6 @@
--- Retention, third step: up to p_limit notes that were deleted before p_before and that nothing keeps, with their history,
--- and as many such documents with their links. A fact stands without the note that was its evidence; a link
--- between facts loses only its note. How far back notes are no longer complete is kept with the project.
--- In the tenant of the scope; in its project alone when it has one. Answers how many.
+-- Retention, step 3: deletes up to p_limit notes deleted before p_before with their history, and as many documents, in
+-- the scope's tenant or project. Protected notes are kept. Facts and supersessions stay without the note.
+-- Stores in the project's settings since when its notes are complete. Returns the counts.
 CREATE OR REPLACE FUNCTION purge_notes(p_before timestamptz, p_limit int, OUT notes bigint, OUT documents bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -19,9 +18,9 @@ DECLARE
 BEGIN
     notes := 0;
     documents := 0;
-    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+    FOR v_project IN SELECT * FROM lock_purgeable_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
         IF notes < p_limit THEN
-            v_notes := due_notes(v_tenant, v_project, 'notes', p_before, (p_limit - notes)::int);
+            v_notes := lock_purgeable_notes(v_tenant, v_project, 'notes', p_before, (p_limit - notes)::int);
             IF cardinality(v_notes) > 0 THEN
                 DELETE FROM embedding_queue q
                 WHERE q.tenant_id = v_tenant AND q.project_id = v_project
@@ -48,7 +47,7 @@ BEGIN
             END IF;
         END IF;
         CONTINUE WHEN documents >= p_limit;
-        -- A document stays while one of its notes must, or its own words name somebody under a hold.
+        -- A document is kept while one of its notes is protected, or its fields name an entity under legal hold.
         SELECT string_agg(name_pattern(v_tenant, t.entity_id), '|') INTO v_patterns FROM tombstones t
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.legal_hold AND t.named
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
@@ -65,7 +64,7 @@ BEGIN
                   JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = x.note_id
                   WHERE x.tenant_id = v_tenant AND x.document_id = d.document_id
                     AND (x.suppression <> 0 OR n.suppression <> 0
-                         OR cardinality(kept_notes(v_tenant, v_project, ARRAY[n.note_id])) > 0))
+                         OR cardinality(find_protected_notes(v_tenant, v_project, ARRAY[n.note_id])) > 0))
             ORDER BY d.deleted_at, d.document_id LIMIT p_limit - documents FOR UPDATE SKIP LOCKED
         )
         DELETE FROM documents d USING pick WHERE d.tenant_id = v_tenant AND d.document_id = pick.document_id;

@@ -1,6 +1,6 @@
--- Retention of what is no memory: up to p_limit jobs that ended before p_before (finished_jobs: completed and cancelled;
--- lost_jobs: dead and failed), calls of models (calls) or repairs (repairs) older than that. In the tenant of
--- the scope; in its project alone when it has one. Answers how many.
+-- Retention of operational rows: deletes up to p_limit jobs that ended before p_before (finished_jobs: completed and
+-- cancelled; lost_jobs: dead and failed), older calls of models (calls) or older repairs (repairs), in the scope's
+-- tenant or project. Returns how many were deleted.
 CREATE OR REPLACE FUNCTION purge_records(p_what text, p_before timestamptz, p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -43,7 +43,7 @@ BEGIN
             ORDER BY r.created_at LIMIT p_limit FOR UPDATE SKIP LOCKED
         ) DELETE FROM repairs r USING pick WHERE r.tenant_id = v_tenant AND r.repair_id = pick.repair_id;
     ELSE
-        RAISE EXCEPTION 'nothing of this kind is purged: %', p_what;
+        RAISE EXCEPTION 'unknown kind of rows to purge: %', p_what;
     END IF;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;

@@ -1,5 +1,5 @@
--- Retention, second step: vectors of up to p_limit notes that were deleted before p_before and that nothing keeps, and
--- their places in the queue. In the tenant of the scope; in its project alone when it has one. Answers how many.
+-- Retention, step 2: deletes the vectors and queue entries of up to p_limit notes deleted before p_before, in the scope's
+-- tenant or project. Protected notes are kept. Returns how many vectors were deleted.
 CREATE OR REPLACE FUNCTION purge_vectors(p_before timestamptz, p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -14,18 +14,18 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_project text;
     v_notes uuid[];
-    v_taken int := 0;
+    v_selected int := 0;
     v_count bigint;
     v_total bigint := 0;
 BEGIN
-    FOR v_project IN SELECT * FROM swept_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
-        EXIT WHEN v_taken >= p_limit;
-        -- The place that those who store vectors hold too, before anything else.
+    FOR v_project IN SELECT * FROM lock_purgeable_projects(v_tenant, nullif(current_setting('app.project_id', true), '')) LOOP
+        EXIT WHEN v_selected >= p_limit;
+        -- Writers of vectors lock these rows first too, so that the two cannot deadlock.
         PERFORM FROM embedding_counts c WHERE c.tenant_id = v_tenant AND c.project_id = v_project
         ORDER BY c.model_id, c.view FOR UPDATE;
-        v_notes := due_notes(v_tenant, v_project, 'vectors', p_before, p_limit - v_taken);
+        v_notes := lock_purgeable_notes(v_tenant, v_project, 'vectors', p_before, p_limit - v_selected);
         CONTINUE WHEN cardinality(v_notes) = 0;
-        v_taken := v_taken + cardinality(v_notes);
+        v_selected := v_selected + cardinality(v_notes);
         DELETE FROM embedding_queue q
         WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = ANY (v_models)
           AND q.owner_kind = 'note' AND q.owner_id = ANY (v_notes);
@@ -34,7 +34,7 @@ BEGIN
             WHERE e.tenant_id = v_tenant AND e.model_id = ANY (v_models) AND e.view IN ('self', 'context')
               AND e.owner_kind = 'note' AND e.owner_id = ANY (v_notes)
             RETURNING e.model_id, e.view
-        ), told AS (
+        ), counted AS (
             UPDATE embedding_counts c
             SET vectors = greatest(0, c.vectors - g.gone), notes = greatest(0, c.notes - g.gone), counted_at = v_now
             FROM (SELECT g.model_id, g.view, count(*) AS gone FROM gone g GROUP BY g.model_id, g.view) g

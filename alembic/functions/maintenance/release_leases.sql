@@ -1,5 +1,4 @@
--- Repair: returns what was leased in the scope's project by workers that stopped answering, as the reaper does. Answers
--- how many.
+-- Repair: releases up to p_limit expired leases of the scope's project as the reaper does. Returns how many.
 CREATE OR REPLACE FUNCTION release_leases(p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE

@@ -1,5 +1,5 @@
--- Repair: puts up to p_limit dead jobs of the scope's project back with a fresh count of attempts, and marks them, so
--- that no repair does so twice. Of the owner, since what a job is about may be private; answers only how many.
+-- Repair: requeues up to p_limit dead jobs of the scope's project with their attempts reset, and marks them so that no
+-- repair requeues them again. Runs as the owner because the targets of jobs may be private. Returns how many.
 CREATE OR REPLACE FUNCTION requeue_dead(p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -15,7 +15,7 @@ BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'requeue_dead needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    FOR v_job IN SELECT * FROM find_revivable(v_tenant, v_project, p_limit) LOOP
+    FOR v_job IN SELECT * FROM find_requeuable_jobs(v_tenant, v_project, p_limit) LOOP
         BEGIN
             UPDATE jobs j
             SET status = 'pending', attempts = 0, available_at = v_now, finished_at = NULL, started_at = NULL,
@@ -26,7 +26,7 @@ BEGIN
                 PERFORM update_job_subject(v_tenant, v_job);
             END IF;
         EXCEPTION WHEN unique_violation THEN
-            -- Somebody has just asked for the same work: it is open again without this one.
+            -- A job with the same key was enqueued concurrently, so this one is not needed.
             NULL;
         END;
     END LOOP;

@@ -1,5 +1,5 @@
--- Schedule: one cycle of maintenance for each project that looks after itself, is not frozen, had none within its own
--- interval and has none open, across tenants.
+-- Schedule: enqueues a maintenance cycle for each project of any tenant that enables it, is not frozen, has none open and
+-- had none within its interval. Returns the jobs.
 CREATE OR REPLACE FUNCTION schedule_cycles()
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,4 +1,4 @@
--- Schedule: one maintenance job for each tenant that has something to clear away and none open, across tenants.
+-- Schedule: enqueues a maintenance job for each tenant that has expired rows and no open maintenance job.
 CREATE OR REPLACE FUNCTION schedule_maintenance(p_windows_before bigint)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

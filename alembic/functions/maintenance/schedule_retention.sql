@@ -1,5 +1,5 @@
--- Schedule: one retention job for each tenant that had none since p_before and has none open, across tenants; at once
--- for a tenant whose last sweep left something to do. Younger tenants have nothing that could be old.
+-- Schedule: enqueues a retention job for each tenant that has none open and none since p_before, or whose last sweep
+-- reached its limit. Tenants younger than p_before have nothing to purge.
 CREATE OR REPLACE FUNCTION schedule_retention(p_before timestamptz)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

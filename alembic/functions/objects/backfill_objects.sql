@@ -1,6 +1,6 @@
--- Makes an object on main for each of these entities of the scope's project that has none, and binds it; an object of
--- that type and key that is there already is bound instead. Answers how many were made, and how many were bound to what
--- was there. Of the owner, since names are written by nobody else.
+-- Create an object on main for each of these entities of the scope's project without one, and bind it; an existing
+-- object of that type and key is bound instead. Return how many were created, and how many were bound to existing
+-- objects. Of the owner, since nobody else may write entities.
 CREATE OR REPLACE FUNCTION backfill_objects(p_rows json, OUT made bigint, OUT bound bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -57,7 +57,7 @@ BEGIN
                 CASE WHEN v_type.words THEN object_terms(
                     v_tenant, v_project, v_row.title, v_row.key, '{}', object_text(v_row.properties)) ELSE '' END,
                 CASE WHEN v_type.policy <> 'disabled' THEN v_row.embed_text END)
-            -- Somebody may have made one of that key in between; then the entity waits for the next run.
+            -- A concurrent writer may have created one with that key; the next run binds it.
             ON CONFLICT DO NOTHING
             RETURNING canonical_id INTO v_object;
             CONTINUE WHEN v_object IS NULL;
@@ -66,7 +66,7 @@ BEGIN
                 properties, content_hash, change_summary, written_by, created_at)
             VALUES (
                 v_tenant, v_main, v_object, v_object, 1, v_project, v_row.type, v_row.key, v_row.title, '{}',
-                v_row.properties, decode(v_row.content_hash, 'hex'), end_summary(v_row.properties, NULL), v_agent,
+                v_row.properties, decode(v_row.content_hash, 'hex'), version_summary(v_row.properties, NULL), v_agent,
                 v_now);
             v_made := v_made || v_object;
             made := made + 1;
@@ -75,7 +75,7 @@ BEGIN
         END IF;
         UPDATE graph_entities e SET object_canonical_id = v_object
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_row.entity_id;
-        PERFORM settle_objects(v_tenant, ARRAY[v_object]);
+        PERFORM hide_or_restore_objects(v_tenant, ARRAY[v_object]);
     END LOOP;
     PERFORM queue_units(v_tenant, v_project, 'object', v_made);
 END

@@ -1,6 +1,6 @@
--- Makes a relationship on main for each of these facts of the scope's project between the objects that stand for its
--- entities, where none of that type is between them, live or deleted. Answers how many. Of the owner, so that no
--- tombstone is issued beside it.
+-- Create a relationship on main for each of these facts of the scope's project between the objects of its entities,
+-- unless one of that type exists between them, live or deleted. Return how many were created. Of the owner, so that no
+-- tombstone is issued at the same time.
 CREATE OR REPLACE FUNCTION backfill_relationships(p_rows json)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -21,14 +21,14 @@ BEGIN
         RAISE EXCEPTION 'backfill_relationships needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
-    -- Nobody deletes an end, or changes how many there may be, beside us.
+    -- Lock the ends against deletion and the types against a new multiplicity.
     PERFORM FROM graph_objects o
     WHERE o.tenant_id = v_tenant AND o.canonical_id IN (
         SELECT e.object_canonical_id FROM json_to_recordset(p_rows) AS r(fact_id uuid)
         JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id
         JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id IN (f.subject_entity_id, f.object_entity_id))
     ORDER BY o.canonical_id, o.branch_id FOR SHARE;
-    PERFORM hold_types(v_tenant, ARRAY(
+    PERFORM lock_types(v_tenant, ARRAY(
         SELECT DISTINCT p.canonical FROM json_to_recordset(p_rows) AS r(fact_id uuid)
         JOIN graph_facts f ON f.tenant_id = v_tenant AND f.fact_id = r.fact_id
         JOIN graph_predicates p ON p.tenant_id = v_tenant AND p.predicate_id = f.predicate_id), false);
@@ -56,27 +56,27 @@ BEGIN
         SELECT v_tenant, v_main, w.relationship_id, w.relationship_id, 1, v_project, w.type, w.src_id, w.dst_id,
                w.confidence, w.valid_from, w.valid_to, '{}', decode(w.content_hash, 'hex'), v_now, v_now,
                k.one_src, k.one_dst
-        FROM wanted w CROSS JOIN LATERAL multiplicity_of(v_tenant, w.type) k
+        FROM wanted w CROSS JOIN LATERAL type_multiplicity(v_tenant, w.type) k
         WHERE NOT EXISTS (
             SELECT FROM graph_relationships o
             WHERE o.tenant_id = v_tenant AND o.branch_id = v_main AND o.src_id = w.src_id AND o.type = w.type
               AND o.dst_id = w.dst_id)
         ORDER BY w.relationship_id
-        -- What a type allows once stays as it is.
+        -- Where a type allows one, the existing relationship stays.
         ON CONFLICT DO NOTHING
         RETURNING x.*
-    ), told AS (
+    ), versions AS (
         INSERT INTO graph_relationship_versions AS v (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight,
             valid_from, valid_to, properties, content_hash, change_summary, written_by, created_at)
         SELECT m.tenant_id, m.branch_id, m.canonical_id, m.version_id, m.version, m.project_id, m.type, m.src_id,
                m.dst_id, m.weight, m.valid_from, m.valid_to, m.properties, m.content_hash,
-               end_summary(m.properties, NULL), v_agent, m.created_at
+               version_summary(m.properties, NULL), v_agent, m.created_at
         FROM made m
         RETURNING v.canonical_id
     )
-    SELECT array_agg(t.canonical_id) INTO v_made FROM told t;
-    PERFORM settle_objects(v_tenant, v_made);
+    SELECT array_agg(t.canonical_id) INTO v_made FROM versions t;
+    PERFORM hide_or_restore_objects(v_tenant, v_made);
     RETURN coalesce(cardinality(v_made), 0);
 END
 $$;

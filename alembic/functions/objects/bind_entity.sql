@@ -1,8 +1,8 @@
--- Binds an entity to the object that stands for it, named by its canonical id or that of one of its versions; NULL: to
--- none. The object is live, in sight and of the project, or of none, which administrators alone bind (`wrong_key_kind`):
--- what hides or erases the entity reaches it in all projects. All else is `object_not_found`. An administrator who
--- writes about what a tombstone hides is told; for an agent it is taken, and the object is hidden with the entity.
--- Of the owner, since names are written by nobody else.
+-- Bind an entity to the object that represents it, named by its canonical id or that of a version; NULL unbinds it. The
+-- object has to be live, visible and of the project (else object_not_found) or of every project, which only
+-- administrators may bind (wrong_key_kind), because hiding or erasing the entity then affects all projects. For an
+-- entity that a tombstone hides, administrators get entity_tombstoned; agents are not told, and the object is hidden as
+-- well. Of the owner, since nobody else may write entities.
 CREATE OR REPLACE FUNCTION bind_entity(p_entity uuid, p_object uuid, p_admin boolean, p_key text)
 RETURNS TABLE (refused text, entity_id uuid, object_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -22,7 +22,7 @@ BEGIN
     IF v_tenant IS NULL OR v_project IS NULL THEN
         RAISE EXCEPTION 'bind_entity needs tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- Beside other writers, but never beside a tombstone.
+    -- Shared with other writers, but not with issuing a tombstone.
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
     SELECT o.* INTO v_entity FROM graph_entities e
     JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = coalesce(e.merged_into, e.entity_id)
@@ -41,7 +41,7 @@ BEGIN
         SELECT v.canonical_id INTO v_object FROM graph_object_versions v
         JOIN graph_objects o ON o.tenant_id = v_tenant AND o.branch_id = v.branch_id AND o.canonical_id = v.canonical_id
         WHERE v.tenant_id = v_tenant AND v.version_id = p_object AND v.suppression = 0
-          AND (v.project_id IS NULL OR v.project_id = v_project) AND o.deleted_at IS NULL AND o.suppression = 0;
+          AND is_visible_object(v.project_id, o.suppression, v_project) AND o.deleted_at IS NULL;
         IF NOT FOUND THEN
             RETURN QUERY SELECT 'object_not_found', NULL::uuid, NULL::uuid;
             RETURN;
@@ -62,14 +62,14 @@ BEGIN
     IF v_object IS DISTINCT FROM v_entity.object_canonical_id THEN
         v_now := clock_timestamp();
         IF v_hidden AND v_entity.object_canonical_id IS NOT NULL THEN
-            -- What a tombstone hides it keeps, until it is revoked.
+            -- The object stays hidden until the tombstone is revoked.
             INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
             VALUES (v_tenant, v_project, v_entity.object_canonical_id, v_entity.entity_id, v_now)
             ON CONFLICT DO NOTHING;
         END IF;
         UPDATE graph_entities e SET object_canonical_id = v_object, updated_at = v_now
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity.entity_id;
-        PERFORM settle_objects(v_tenant, array_remove(ARRAY[v_entity.object_canonical_id, v_object], NULL));
+        PERFORM hide_or_restore_objects(v_tenant, array_remove(ARRAY[v_entity.object_canonical_id, v_object], NULL));
         PERFORM record_event('object_write', p_key, jsonb_build_object(
             'action', CASE WHEN v_object IS NULL THEN 'entity_unbind' ELSE 'entity_bind' END,
             'entity_id', v_entity.entity_id, 'object_id', coalesce(v_object, v_entity.object_canonical_id)));

@@ -1,6 +1,5 @@
--- Gives an object its next version: the head takes it on, and it joins the versions. The row is the whole object as
--- JSON, as it is from now on. Has it embedded anew, or what is stored of it removed. Runs with the rights of its
--- caller, who holds the head.
+-- Write the next version of an object: update the head, insert the version, and queue it for embedding. p_row is the
+-- whole object as JSON. Runs with the rights of its caller, who has locked the head.
 CREATE OR REPLACE FUNCTION change_object(p_tenant text, p_agent text, p_row json, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -34,6 +33,6 @@ BEGIN
     IF r.project_id IS NOT NULL THEN
         PERFORM queue_units(p_tenant, r.project_id, 'object', ARRAY[r.canonical_id]);
     END IF;
-    PERFORM settle_objects(p_tenant, ARRAY[r.canonical_id]);
+    PERFORM hide_or_restore_objects(p_tenant, ARRAY[r.canonical_id]);
 END
 $$;

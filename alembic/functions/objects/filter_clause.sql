@@ -1,7 +1,7 @@
--- The condition in SQL that a row called x has to meet: predicates {column, path, operator, value}, all of them, as the
--- service has read and checked them; without a column the path leads into the properties. Whatever a caller wrote
--- becomes a quoted literal. What is missing equals nothing and differs from everything; only numbers are compared with
--- numbers and strings with strings, these by their bytes; columns of times are compared as times.
+-- Return the SQL condition for a row called x: predicates {column, path, operator, value}, checked by the service, all
+-- of which have to hold; without a column the path leads into the properties. Every value of a caller is a quoted
+-- literal. A missing value equals nothing and differs from everything; numbers are only compared with numbers, strings
+-- with strings by their bytes, and columns of times as times.
 CREATE OR REPLACE FUNCTION filter_clause(p_predicates jsonb)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE
@@ -32,7 +32,7 @@ BEGIN
             v_found := CASE
                 WHEN EXISTS (SELECT FROM unnest(v_path) t(token)
                              WHERE t.token ~ '^\s*[-+]?[0-9]+$' AND t.token !~ '^(0|[1-9][0-9]*)$')
-                    THEN format('point_at(%s, %L::text[])', v_found, v_path)
+                    THEN format('json_at(%s, %L::text[])', v_found, v_path)
                 ELSE format('(%s #> %L::text[])', v_found, v_path)
             END;
         END IF;

@@ -1,6 +1,5 @@
--- What writes chosen fields of a row called x as members of a JSON object, each with a comma before it, as arguments of
--- concat in SQL, the cheapest way to do so: p_include has them as fields, and as properties either true or the tree of
--- those wanted.
+-- Return SQL arguments of concat, the fastest way to write fields of a row called x as members of a JSON object, each
+-- after a comma. p_include: fields, and as properties either true or the tree of those to return.
 CREATE OR REPLACE FUNCTION fragment_clause(p_include jsonb)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE

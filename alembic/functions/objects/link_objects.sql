@@ -1,7 +1,7 @@
--- Stores new relationships, each with its first version, and answers of each what became of it: `created`; `exists`
--- with the one that links the same objects in the same way; `src` or `dst`, the side on which its type allows no second
--- one; `again`: what stood in its way is gone. That is kept by unique indexes: whoever comes second waits for the first
--- and then loses. Rows are whole relationships as JSON. Runs with the rights of its caller, who holds both ends.
+-- Store new relationships with their first version and return the outcome of each: created; exists, with the live one
+-- of that type between the same objects; src or dst, the side on which its type allows no second one; again: the
+-- relationship that was in its way is gone. Unique indexes decide between concurrent writers. p_rows are whole
+-- relationships as JSON. Runs with the rights of its caller, who has locked both ends.
 CREATE OR REPLACE FUNCTION link_objects(p_tenant text, p_agent text, p_rows json, p_now timestamptz)
 RETURNS TABLE (canonical_id uuid, outcome text, existing_id uuid)
 LANGUAGE plpgsql VOLATILE
@@ -11,8 +11,7 @@ AS $$
 DECLARE
     v_made uuid[];
 BEGIN
-    -- Whoever changes how many there may be waits for us, or we for them.
-    PERFORM hold_types(p_tenant, ARRAY(SELECT DISTINCT r.type FROM json_to_recordset(p_rows) AS r(type text)), false);
+    PERFORM lock_types(p_tenant, ARRAY(SELECT DISTINCT r.type FROM json_to_recordset(p_rows) AS r(type text)), false);
     WITH given AS (
         SELECT r.*, t.one_src, t.one_dst
         FROM json_to_recordset(p_rows) AS r(
@@ -21,7 +20,7 @@ BEGIN
             properties jsonb, evidence jsonb, content_hash text, schema_version int)
         JOIN (SELECT n.type, m.one_src, m.one_dst
               FROM (SELECT DISTINCT x.type FROM json_to_recordset(p_rows) AS x(type text)) n
-              CROSS JOIN LATERAL multiplicity_of(p_tenant, n.type) m) t ON t.type = r.type
+              CROSS JOIN LATERAL type_multiplicity(p_tenant, n.type) m) t ON t.type = r.type
     ), made AS (
         INSERT INTO graph_relationships AS x (
             tenant_id, branch_id, canonical_id, version_id, version, project_id, type, src_id, dst_id, weight, role_src,
@@ -31,7 +30,7 @@ BEGIN
                r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
                decode(r.content_hash, 'hex'), r.schema_version, p_now, p_now, r.one_src, r.one_dst
         FROM given r
-        -- Also beside relationships from before the installation's type allowed one only.
+        -- Also checked here, for relationships from before the installation's type allowed only one.
         WHERE NOT (r.one_src AND EXISTS (
                   SELECT FROM graph_relationships o
                   WHERE o.tenant_id = p_tenant AND o.branch_id = r.branch_id AND o.src_id = r.src_id
@@ -56,7 +55,7 @@ BEGIN
         weight double precision, role_src text, role_dst text, valid_from timestamptz, valid_to timestamptz,
         properties jsonb, evidence jsonb, content_hash text, schema_version int, change_summary jsonb)
     WHERE r.canonical_id = ANY (v_made);
-    PERFORM settle_objects(p_tenant, v_made);
+    PERFORM hide_or_restore_objects(p_tenant, v_made);
     RETURN QUERY
     SELECT r.canonical_id,
            CASE WHEN r.canonical_id = ANY (v_made) THEN 'created' WHEN e.canonical_id IS NOT NULL THEN 'exists'
@@ -71,7 +70,7 @@ BEGIN
                 ELSE 'again' END,
            e.canonical_id
     FROM json_to_recordset(p_rows) AS r(branch_id uuid, canonical_id uuid, type text, src_id uuid, dst_id uuid)
-    CROSS JOIN LATERAL multiplicity_of(p_tenant, r.type) m
+    CROSS JOIN LATERAL type_multiplicity(p_tenant, r.type) m
     LEFT JOIN graph_relationships e
         ON e.tenant_id = p_tenant AND e.branch_id = r.branch_id AND e.src_id = r.src_id AND e.dst_id = r.dst_id
        AND e.type = r.type AND e.deleted_at IS NULL AND e.canonical_id <> r.canonical_id;

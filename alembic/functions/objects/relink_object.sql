@@ -1,7 +1,6 @@
--- Restores the relationships that went with an object that is restored itself, or with their other end while that is
--- there again: each by a new version, where both ends are live and its place is free. Answers how many.
--- Of the owner, as unlink_object is. Other ends are held, so that nobody deletes them meanwhile; whoever takes a place at
--- this very moment keeps it.
+-- Restore the relationships that were deleted with an object, or with their other end where that is live again: each by
+-- a new version, where both ends are live and no other live relationship is in its place. Return how many. The other
+-- ends are locked against deletion. Of the owner, as unlink_object is.
 CREATE OR REPLACE FUNCTION relink_object(p_agent text, p_object uuid, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -10,31 +9,31 @@ SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
-    v_gone uuid[];
+    v_deleted uuid[];
     v_count bigint := 0;
     r record;
 BEGIN
-    v_gone := ARRAY(
+    v_deleted := ARRAY(
         SELECT x.canonical_id FROM graph_relationships x
         WHERE x.tenant_id = v_tenant AND x.src_id = p_object AND x.deleted_with IS NOT NULL
         UNION
         SELECT x.canonical_id FROM graph_relationships x
         WHERE x.tenant_id = v_tenant AND x.dst_id = p_object AND x.deleted_with IS NOT NULL);
-    IF v_gone = '{}' THEN
+    IF v_deleted = '{}' THEN
         RETURN 0;
     END IF;
     PERFORM FROM graph_objects o
     WHERE o.tenant_id = v_tenant AND o.canonical_id IN (
         SELECT e.id FROM graph_relationships x CROSS JOIN LATERAL (VALUES (x.src_id), (x.dst_id)) e(id)
-        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone) AND e.id <> p_object)
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_deleted) AND e.id <> p_object)
     ORDER BY o.canonical_id, o.branch_id FOR SHARE;
-    PERFORM hold_types(v_tenant, ARRAY(
+    PERFORM lock_types(v_tenant, ARRAY(
         SELECT DISTINCT x.type FROM graph_relationships x
-        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone)), false);
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_deleted)), false);
     FOR r IN
         SELECT x.*, m.one_src AS now_one_src, m.one_dst AS now_one_dst, make_id() AS next_id FROM graph_relationships x
-        CROSS JOIN LATERAL multiplicity_of(v_tenant, x.type) m
-        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_gone) AND x.deleted_with IS NOT NULL
+        CROSS JOIN LATERAL type_multiplicity(v_tenant, x.type) m
+        WHERE x.tenant_id = v_tenant AND x.canonical_id = ANY (v_deleted) AND x.deleted_with IS NOT NULL
         ORDER BY x.updated_at DESC, x.canonical_id FOR UPDATE OF x
     LOOP
         CONTINUE WHEN EXISTS (
@@ -62,7 +61,8 @@ BEGIN
             supersedes_id, change_summary, written_by, created_at)
         VALUES (v_tenant, r.branch_id, r.canonical_id, r.next_id, r.version + 1, r.project_id, r.type, r.src_id,
                 r.dst_id, r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence,
-                r.content_hash, r.schema_version, r.suppression, r.version_id, end_summary(r.properties, 'restored'),
+                r.content_hash, r.schema_version, r.suppression, r.version_id,
+                version_summary(r.properties, 'restored'),
                 p_agent, p_now);
         v_count := v_count + 1;
     END LOOP;

@@ -1,5 +1,5 @@
--- Deletes an object on a branch with a version of its own, and with it the relationships that start or end there, as
--- whoever deletes it would. Runs with the rights of its caller, who holds the head.
+-- Delete an object on a branch by a new version, and its relationships with it. Runs with the rights of its caller, who
+-- has locked the head.
 CREATE OR REPLACE FUNCTION retire_object(
     p_tenant text, p_branch uuid, p_object uuid, p_agent text, p_now timestamptz)
 RETURNS void
@@ -15,7 +15,7 @@ BEGIN
     SELECT o.tenant_id, o.branch_id, o.canonical_id, v_version, o.version + 1, o.project_id, o.type, o.subtype, o.key,
            o.title, o.status, o.labels, o.effective_from, o.effective_to, o.properties, o.evidence, o.content_hash,
            o.schema_version, p_now, o.suppression, o.version_id,
-           end_summary(o.properties, 'deleted'), p_agent, p_now
+           version_summary(o.properties, 'deleted'), p_agent, p_now
     FROM graph_objects o
     WHERE o.tenant_id = p_tenant AND o.branch_id = p_branch AND o.canonical_id = p_object;
     UPDATE graph_objects o

@@ -1,5 +1,4 @@
--- Deletes a relationship on a branch with a version of its own, as whoever deletes it would. Runs with the rights of
--- its caller, who holds the head.
+-- Delete a relationship on a branch by a new version. Runs with the rights of its caller, who has locked the head.
 CREATE OR REPLACE FUNCTION retire_relationship(
     p_tenant text, p_branch uuid, p_relationship uuid, p_agent text, p_now timestamptz)
 RETURNS void
@@ -15,7 +14,7 @@ BEGIN
     SELECT r.tenant_id, r.branch_id, r.canonical_id, v_version, r.version + 1, r.project_id, r.type, r.src_id, r.dst_id,
            r.weight, r.role_src, r.role_dst, r.valid_from, r.valid_to, r.properties, r.evidence, r.content_hash,
            r.schema_version, p_now, r.suppression, r.version_id,
-           end_summary(r.properties, 'deleted'), p_agent, p_now
+           version_summary(r.properties, 'deleted'), p_agent, p_now
     FROM graph_relationships r
     WHERE r.tenant_id = p_tenant AND r.branch_id = p_branch AND r.canonical_id = p_relationship;
     UPDATE graph_relationships r

@@ -1,6 +1,6 @@
--- Stores new objects, each with its first version, and has them embedded. Answers those that were stored: a live object
--- of that type stands under the key of any other. Rows are whole objects as JSON; `searched` says whether they are
--- found by their words. Runs with the rights of its caller.
+-- Store new objects with their first version, queue them for embedding, and return the ids of those that were stored; a
+-- live object of the same type has the key of each other. p_rows are whole objects as JSON; `searched` says whether
+-- they are found by their words. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION store_objects(p_tenant text, p_agent text, p_rows json, p_now timestamptz)
 RETURNS TABLE (canonical_id uuid)
 LANGUAGE plpgsql VOLATILE
@@ -46,7 +46,7 @@ BEGIN
           FROM json_to_recordset(p_rows) AS r(canonical_id uuid, project_id text, embed_text text)
           WHERE r.project_id IS NOT NULL AND r.embed_text IS NOT NULL AND r.canonical_id = ANY (v_stored)
           GROUP BY r.project_id) q;
-    PERFORM settle_objects(p_tenant, v_stored);
+    PERFORM hide_or_restore_objects(p_tenant, v_stored);
     RETURN QUERY SELECT unnest(v_stored);
 END
 $$;

@@ -1,11 +1,10 @@
--- One page of what is around some objects, in one row: nodes in the order of depth and id as JSON text, and with each
--- those edges whose other end comes before it. p_after_depth and p_after say after whom the page begins, or, where
--- p_back, before whom it ends; neither: at the beginning, or the end. starts and ends are the places of the page among
--- all, counted from 0. problem: object_not_found when no root means anything here. The bounds are those of walk_objects.
--- Runs with the rights of its caller, in a scope that is set.
+-- Return one page of a walk in one row: nodes by depth and id as JSON text, and with each node the edges whose other
+-- end comes before it. p_options: branch, depth, max_nodes, max_edges, after_depth and after_id (the page begins after
+-- that node, or with `backward` ends before it; NULL: the first page, or the last), backward and limit. starts and
+-- ends: the positions of the page among all nodes, from 0. problem: object_not_found when no root exists here. Runs
+-- with the rights of its caller, in a scope that is set.
 CREATE OR REPLACE FUNCTION traverse_objects(
-    p_tenant text, p_project text, p_roots uuid[], p_steps jsonb, p_depth int, p_cap int, p_most int,
-    p_after_depth int, p_after uuid, p_back boolean, p_limit int)
+    p_tenant text, p_project text, p_roots uuid[], p_steps jsonb, p_options jsonb)
 RETURNS TABLE (
     problem text, roots text[], nodes text, edges text, total int, edge_count int, starts int, ends int,
     first_depth int, first_id text, last_depth int, last_id text, depth_reached int, truncated boolean)
@@ -20,15 +19,18 @@ SET work_mem = 65536
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_reach record;
-    v_roots uuid[];
+    o record;
+    b record;
     w record;
+    v_roots uuid[];
     v_from int;
     v_to int;
 BEGIN
-    v_reach := reach_of(p_tenant, p_project);
+    SELECT * INTO o FROM jsonb_to_record(p_options) AS x(
+        branch text, depth int, max_edges int, after_depth int, after_id uuid, backward boolean, "limit" int);
+    b := walk_branches(p_tenant, p_project, o.branch);
     v_roots := ARRAY(
-        SELECT DISTINCT f.canonical_id FROM find_roots(p_tenant, v_reach.objects, p_roots, NULL) f ORDER BY 1);
+        SELECT DISTINCT f.canonical_id FROM find_roots(p_tenant, b.objects, p_roots, NULL) f ORDER BY 1);
     IF v_roots = '{}' THEN
         problem := 'object_not_found';
         RETURN NEXT;
@@ -36,20 +38,22 @@ BEGIN
     END IF;
     roots := v_roots::text[];
     w := walk_objects(
-        p_tenant, v_reach.objects, v_reach.relationships, v_roots, p_steps, false, true, p_depth, NULL, p_most, p_cap,
-        p_most, false, '{"fields": ["type", "key", "labels"]}');
+        p_tenant, b.objects, b.relationships, v_roots, p_steps,
+        p_options || jsonb_build_object(
+            'phased', false, 'filter_roots', true, 'parents', false, 'edges_per_node', o.max_edges),
+        '{"fields": ["type", "key", "labels"]}');
     total := cardinality(w.nodes);
     depth_reached := coalesce(w.depths[total], 0);
     truncated := w.overflow IS NOT NULL;
-    SELECT least(count(*), p_most) INTO edge_count FROM (SELECT DISTINCT e.id FROM unnest(w.edges) e(id)) d;
-    IF p_back THEN
+    SELECT least(count(*), o.max_edges) INTO edge_count FROM (SELECT DISTINCT e.id FROM unnest(w.edges) e(id)) d;
+    IF o.backward THEN
         SELECT count(*) INTO v_to FROM unnest(w.nodes, w.depths) n(id, depth)
-        WHERE p_after IS NULL OR (n.depth, n.id) < (p_after_depth, p_after);
-        v_from := greatest(1, v_to - p_limit + 1);
+        WHERE o.after_id IS NULL OR (n.depth, n.id) < (o.after_depth, o.after_id);
+        v_from := greatest(1, v_to - o."limit" + 1);
     ELSE
         SELECT count(*) + 1 INTO v_from FROM unnest(w.nodes, w.depths) n(id, depth)
-        WHERE (n.depth, n.id) <= (p_after_depth, p_after);
-        v_to := least(total, v_from + p_limit - 1);
+        WHERE (n.depth, n.id) <= (o.after_depth, o.after_id);
+        v_to := least(total, v_from + o."limit" - 1);
     END IF;
     starts := v_from - 1;
     ends := v_to - 1;
@@ -63,12 +67,13 @@ BEGIN
     INTO edges
     FROM (
         SELECT c.* FROM (
-            SELECT DISTINCT ON (e.id) e.id, CASE WHEN e.out THEN e.here ELSE e.there END AS src,
-                   CASE WHEN e.out THEN e.there ELSE e.here END AS dst, e.type, e.level
-            FROM unnest(w.edges, w.heres, w.theres, w.outs, w.types, w.levels) e(id, here, there, out, type, level)
+            SELECT DISTINCT ON (e.id) e.id, CASE WHEN e.forward THEN e.from_id ELSE e.to_id END AS src,
+                   CASE WHEN e.forward THEN e.to_id ELSE e.from_id END AS dst, e.type, e.level
+            FROM unnest(w.edges, w.from_ids, w.to_ids, w.forwards, w.types, w.levels)
+                 e(id, from_id, to_id, forward, type, level)
             ORDER BY e.id, e.level
         ) c
-        ORDER BY c.level, c.id LIMIT p_most
+        ORDER BY c.level, c.id LIMIT o.max_edges
     ) e
     JOIN unnest(w.nodes) WITH ORDINALITY s(id, place) ON s.id = e.src
     JOIN unnest(w.nodes) WITH ORDINALITY d(id, place) ON d.id = e.dst

@@ -70,7 +70,7 @@ BEGIN
                   -- Not a vector of another text, author or time than the note has, or had then.
                   AND (u.updated_at <= least(v_known, e.embedded_at) OR NOT EXISTS (
                       SELECT FROM memory_notes o
-                      CROSS JOIN LATERAL note_then(v_tenant, o.note_id, least(v_known, e.embedded_at)) t
+                      CROSS JOIN LATERAL note_as_of(v_tenant, o.note_id, least(v_known, e.embedded_at)) t
                       WHERE o.tenant_id = v_tenant AND o.note_id = u.note_id
                         AND (coalesce(t.content, o.content) <> o.content OR t.before ?| '{author,occurred_at}')))
                 OFFSET 0) e ON true

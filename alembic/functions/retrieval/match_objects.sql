@@ -28,8 +28,8 @@ BEGIN
         FROM graph_objects o
         WHERE lexical_keys(o.tenant_id, coalesce(o.project_id, ''), tsvector_to_array(o.terms)) && v_keys
           AND o.tenant_id IS NOT DISTINCT FROM v_tenant
-          AND (o.project_id IS NULL OR o.project_id IS NOT DISTINCT FROM v_project)
-          AND o.branch_id = ANY (v_branches) AND o.deleted_at IS NULL AND o.suppression = 0
+          AND is_visible_object(o.project_id, o.suppression, v_project)
+          AND o.branch_id = ANY (v_branches) AND o.deleted_at IS NULL
         LIMIT p_most
     )
     SELECT f.canonical_id, f.branch_id,

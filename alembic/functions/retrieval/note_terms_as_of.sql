@@ -13,7 +13,7 @@ BEGIN
             CASE WHEN t.before ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(t.before -> 'tags'))
                  ELSE n.tags END,
             coalesce(t.content, n.content))
-        FROM memory_notes n CROSS JOIN LATERAL note_then(p_tenant, n.note_id, p_known) t
+        FROM memory_notes n CROSS JOIN LATERAL note_as_of(p_tenant, n.note_id, p_known) t
         WHERE n.tenant_id = p_tenant AND n.note_id = p_note);
 END
 $$;

@@ -7,7 +7,8 @@ _CONFLICTS = """
     SELECT k.conflict_id, k.fact_a, k.fact_b, k.status, k.winner, k.detected_at, k.resolved_at, k.resolved_by,
            k.resolution_note,
            CASE WHEN k.status = 'open' THEN
-               CASE WHEN (b.confidence, b.created_at) >= (a.confidence, a.created_at) THEN k.fact_b ELSE k.fact_a END
+               CASE WHEN is_preferred(a.confidence, a.created_at, b.confidence, b.created_at)
+                    THEN k.fact_a ELSE k.fact_b END
            END AS preferred
     FROM fact_conflicts k
     JOIN graph_facts a ON a.tenant_id = %(tenant)s AND a.fact_id = k.fact_a

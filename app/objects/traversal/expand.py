@@ -99,22 +99,26 @@ def _depth(request: ExpandRequest) -> int:
 def _parameters(context: ReadContext, request: ExpandRequest, steps: list[Step], depth: int) -> dict[str, Any]:
     fields = request.include or Include()
     include = {"object": read_include(fields.object, "object"), "edge": read_include(fields.edge, "edge")}
+    options = {
+        "branch": context.branch,
+        "phased": request.phases is not None,
+        "depth": depth,
+        "time": context.valid_at,
+        "edges_per_node": request.limit_edges_per_node or request.limit_edges,
+        "max_nodes": request.limit_nodes,
+        "max_edges": request.limit_edges,
+        "dedupe": request.dedupe,
+        "distinct": request.distinct_nodes,
+        "paths": request.return_paths,
+        "max_paths": MAX_PATHS,
+    }
     return {
         "tenant": context.who.tenant_id,
         "project": require_project(context.who),
         "roots": sorted({str(root) for root in request.roots}),
         "steps": msgspec.json.encode(steps).decode(),
-        "phased": request.phases is not None,
-        "depth": depth,
-        "time": context.valid_at,
-        "fan": request.limit_edges_per_node or request.limit_edges,
-        "cap": request.limit_nodes,
-        "most": request.limit_edges,
-        "dedupe": request.dedupe,
-        "distinct": request.distinct_nodes,
-        "paths": request.return_paths,
-        "most_paths": MAX_PATHS,
         "include": msgspec.json.encode(include).decode(),
+        "options": msgspec.json.encode(options).decode(),
     }
 
 

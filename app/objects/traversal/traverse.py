@@ -67,19 +67,23 @@ def _parameters(context: ReadContext, request: TraverseRequest, page: Page) -> d
         node=[],
         edge=[],
     )
-    after_depth, after = page.after or (None, None)
+    after_depth, after_id = page.after or (None, None)
+    options = {
+        "branch": context.branch,
+        "depth": request.max_depth,
+        "max_nodes": request.max_nodes,
+        "max_edges": request.max_edges,
+        "after_depth": after_depth,
+        "after_id": after_id,
+        "backward": request.page_direction == "backward",
+        "limit": page.limit,
+    }
     return {
         "tenant": context.who.tenant_id,
         "project": require_project(context.who),
         "roots": sorted({str(root) for root in request.root_ids}),
         "steps": msgspec.json.encode([step]).decode(),
-        "depth": request.max_depth,
-        "cap": request.max_nodes,
-        "most": request.max_edges,
-        "after_depth": after_depth,
-        "after": after,
-        "back": request.page_direction == "backward",
-        "limit": page.limit,
+        "options": msgspec.json.encode(options).decode(),
     }
 
 

@@ -101,10 +101,10 @@ GLOBAL_RETIRE: dict[Kind, TextClause] = {
     for kind in _KINDS
 }
 # Enforce the multiplicity of a type from now on, or return the objects that exceed it already.
-MARK_MULTIPLICITY = text("SELECT * FROM mark_multiplicity(:type)")
+APPLY_MULTIPLICITY = text("SELECT * FROM apply_multiplicity(:type)")
 # Lock a type: others wait to register or activate versions of it, and to write relationships of it.
-LOCK_TYPE = text("SELECT hold_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
-USED_ELSEWHERE = text("SELECT used_elsewhere(:kind, :type) AS used")
+LOCK_TYPE = text("SELECT lock_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
+USED_ELSEWHERE = text("SELECT type_used_elsewhere(:kind, :type) AS used")
 
 
 async def insert_version(session: Session, kind: Kind, *, row: Row) -> None:

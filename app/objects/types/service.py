@@ -131,7 +131,7 @@ async def _require_sole_user(session: Session, who: Principal, kind: Kind, name:
 async def _apply_multiplicity(session: Session, kind: Kind, name: str) -> None:
     if kind != "relationship":
         return
-    exceeding = await session.rows(queries.MARK_MULTIPLICITY, {"type": name})
+    exceeding = await session.rows(queries.APPLY_MULTIPLICITY, {"type": name})
     if exceeding:
         listed = [{**row, "object_id": row["object_id"] and str(row["object_id"])} for row in exceeding]
         raise Conflict(

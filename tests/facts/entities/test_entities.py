@@ -7,7 +7,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.facts.names import normalize_entity_name
+from app.facts.names import is_uri, last_segment, normalize_entity_name
 from tests.facts.shared import (
     body,
     entity,
@@ -445,3 +445,16 @@ def test_an_idempotency_key_merges_once(robin: httpx.Client) -> None:
     first, again = (robin.post(path, json=sent, headers=headers) for _ in range(2))
     assert (first.status_code, again.status_code) == (200, 200)
     assert first.json() == again.json()
+
+
+URI_OR_NOT = [
+    "http://example.org/people/ada", "http://example.org/people/ada/", "urn:isbn:0451450523", "mailto:ada@example.org",
+    "a:b", "a:b c", "a: b", "a:", "a:\u00a0b", "a:\u3000b", "a:\x1cb", "a:///", "1a:b", "a b:c", "é:b", "A+b.c-d:E",
+    "Note", "Note: remember", "", "a\n:b", "x:a\nb/c",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", URI_OR_NOT)
+def test_python_and_sql_agree_on_what_a_uri_is(name: str, superuser: Superuser) -> None:
+    query = "SELECT uri_scheme(%s) IS NOT NULL AS uri, last_segment(%s) AS segment"
+    assert superuser.execute(query, (name, name)).fetchone() == {"uri": is_uri(name), "segment": last_segment(name)}

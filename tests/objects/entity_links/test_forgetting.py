@@ -14,7 +14,7 @@ from tests.erasure.shared import revoke, tombstone, until_erased
 from tests.facts.shared import error, new, note
 from tests.objects.entity_links.shared import Objects, Superuser
 
-SETTLE = "SELECT settle_objects('acme', %s::uuid[])"
+SETTLE = "SELECT hide_or_restore_objects('acme', %s::uuid[])"
 
 
 def entity(robin: httpx.Client, name: str, **fields: Any) -> str:

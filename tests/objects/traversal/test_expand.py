@@ -265,7 +265,7 @@ def test_paths_through_a_funnel_are_not_made_in_vain(superuser: Superuser) -> No
     pairs = [(root, a) for a in one] + [(a, b) for a in one for b in two] + [(b, hub) for b in two]
     pairs += [(hub, leaf) for leaf in leaves]
     row = superuser.execute(
-        "SELECT cardinality(paths) AS paths, cardinality(heres) AS pairs FROM list_paths("
+        "SELECT cardinality(paths) AS paths, cardinality(from_ids) AS pairs FROM simple_paths("
         "ARRAY[%s::uuid], %s::uuid[], %s::uuid[], array_fill(1, ARRAY[%s]), 4, false, 10000)",
         (root, [here for here, _ in pairs], [there for _, there in pairs], len(pairs)),
     ).fetchone()

@@ -1,0 +1,17 @@
+-- Returns an entity with those merged into it, and all their names as fold_name spells them.
+-- Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION find_names(p_tenant text, p_entity uuid, OUT entities uuid[], OUT names text[])
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    entities := ARRAY(
+        SELECT e.entity_id FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND (e.entity_id = p_entity OR e.merged_into = p_entity));
+    names := ARRAY(
+        SELECT fold_name(e.canonical_norm) FROM graph_entities e
+        WHERE e.tenant_id = p_tenant AND e.entity_id = ANY (entities)
+        UNION
+        SELECT fold_name(a.alias_norm) FROM graph_entity_aliases a
+        WHERE a.tenant_id = p_tenant AND a.entity_id = ANY (entities));
+END
+$$;
