@@ -1,5 +1,6 @@
--- What an erasure of an entity in these scopes (NULL: all) destroys of objects: those bound to it or that name it, and
--- relationships that start or end there or name it themselves. Runs with the rights of its caller.
+-- Return the objects and relationships that an erasure of an entity in these scopes (NULL: all) deletes: objects that
+-- are bound to it or name it, and relationships of these objects or that name it themselves. Runs with the rights of
+-- its caller.
 CREATE OR REPLACE FUNCTION find_covered_objects(
     p_tenant text, p_entity uuid, p_scopes text[], OUT objects uuid[], OUT relationships uuid[])
 LANGUAGE plpgsql STABLE

@@ -1,6 +1,5 @@
--- A legal hold that keeps these objects and relationships from being erased: on an entity that is bound to one of them,
--- or that it names, or to an end of these relationships; in whichever project, since an object may belong to none. NULL
--- when there is none. Runs with the rights of its caller.
+-- Return a legal hold that prevents the erasure of these objects and relationships, or NULL: on an entity that is bound
+-- to or named by one of them or an end of the relationships, in any project. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_object_hold(p_tenant text, p_objects uuid[], p_relationships uuid[])
 RETURNS uuid
 LANGUAGE plpgsql STABLE
