@@ -1,6 +1,5 @@
--- Return the objects and relationships that an erasure of an entity in these scopes (NULL: all) deletes: objects that
--- are bound to it or name it, and relationships of these objects or that name it themselves. Runs with the rights of
--- its caller.
+-- Returns the objects and relationships that a tombstone on an entity in these scopes (NULL: all) covers: objects bound
+-- to it or naming it, and relationships that start or end there or name it. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_covered_objects(
     p_tenant text, p_entity uuid, p_scopes text[], OUT objects uuid[], OUT relationships uuid[])
 LANGUAGE plpgsql STABLE

@@ -1,5 +1,6 @@
--- Return a legal hold that prevents the erasure of these objects and relationships, or NULL: on an entity that is bound
--- to or named by one of them or an end of the relationships, in any project. Runs with the rights of its caller.
+-- Returns a legal hold that forbids to erase these objects and relationships, or NULL: on an entity bound to one of
+-- them or named by it, or bound to an end of a relationship; in any project, since an object may belong to none.
+-- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_object_hold(p_tenant text, p_objects uuid[], p_relationships uuid[])
 RETURNS uuid
 LANGUAGE plpgsql STABLE

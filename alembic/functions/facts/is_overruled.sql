@@ -1,5 +1,5 @@
--- Whether an open conflict sets a preferred fact against this one (is_preferred), among those that stand at the two times
--- and have enough confidence and trust. Runs with the rights of its caller.
+-- Whether an open conflict sets a preferred fact against this one (is_preferred), among those that stand at the two
+-- times and have enough confidence and trust. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION is_overruled(
     p_tenant text, p_fact uuid, p_valid timestamptz, p_known timestamptz, p_confidence double precision,
     p_trust double precision)
@@ -15,20 +15,19 @@ DECLARE
     v_others uuid[] := ARRAY(
         SELECT k.fact_b FROM fact_conflicts k
         WHERE k.tenant_id = p_tenant AND k.fact_a = p_fact
-          AND CASE WHEN p_known IS NULL THEN k.status = 'open'
-              ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
+          AND is_open_conflict(k.status, k.detected_at, k.resolved_at, p_known)
         UNION ALL
         SELECT k.fact_a FROM fact_conflicts k
         WHERE k.tenant_id = p_tenant AND k.fact_b = p_fact
-          AND CASE WHEN p_known IS NULL THEN k.status = 'open'
-              ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END);
+          AND is_open_conflict(k.status, k.detected_at, k.resolved_at, p_known));
 BEGIN
     RETURN cardinality(v_others) > 0 AND EXISTS (
         SELECT FROM graph_facts f
         CROSS JOIN unnest(v_others) x(id)
         CROSS JOIN LATERAL (
             SELECT o.created_at, o.source_trust,
-                   fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known) AS confidence
+                   fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known)
+                       AS confidence
             FROM graph_facts o
             WHERE o.tenant_id = p_tenant AND o.fact_id = x.id
               AND fact_stands(o.fact_id, o.valid_from, o.valid_until, o.created_at, o.closed_at, o.retracted_at,
