@@ -108,7 +108,7 @@ def test_many_undecided_values_on_both_sides_can_be_merged(robin: httpx.Client) 
 
 
 def draft(**fields: Any) -> list[str]:
-    """The arguments of write_facts for one fact, as somebody might forge them."""
+    """Return forged arguments of write_facts for one fact."""
     names = [{"ref": 1, "norm": fields.pop("subject"), "canonical": "S", "new_id": str(uuid4())}]
     predicates = [{"ref": 1, "norm": fields.pop("predicate"), "name": "P", "new_id": str(uuid4())}]
     fact = {
