@@ -1,4 +1,4 @@
-"""What happens when one call meets another half way, and what the database refuses to believe of its caller."""
+"""Writes that wait for a concurrent transaction, and arguments of SQL functions that a caller forges."""
 
 import json
 import time

@@ -225,7 +225,7 @@ def test_24_2_1_2_an_end_that_was_recorded_later_was_not_known_before(robin: htt
     assert listed(robin, entity=subject, as_of=recorded) == []
 
 
-def retract(robin: httpx.Client, admin: httpx.Client, made: dict[str, Any]) -> None:
+def retract_by_id(robin: httpx.Client, admin: httpx.Client, made: dict[str, Any]) -> None:
     retract(robin, made)
 
 
@@ -250,7 +250,7 @@ def merge(robin: httpx.Client, admin: httpx.Client, made: dict[str, Any]) -> Non
 
 
 RETRACTIONS: dict[str, tuple[str, Callable[[httpx.Client, httpx.Client, dict[str, Any]], None]]] = {
-    "by id": ("retracted", retract),
+    "by id": ("retracted", retract_by_id),
     "by place": ("retracted", take_back_all),
     "corrected": ("corrected", correct),
     "merged": ("merged", merge),
