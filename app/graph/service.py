@@ -147,7 +147,7 @@ def _parameters(context: ReadContext, query: NeighborQuery, page: Page) -> dict[
         "min_trust": query.min_trust,
         "pinned": pinned,
         "fanout": list(FANOUT),
-        "most": MAX_NODES,
+        "max_nodes": MAX_NODES,
         "after_hops": after_hops,
         "after": after,
         "limit": page.limit + 1,

@@ -1,13 +1,13 @@
 """SQL of recall; that of the channels is in app.retrieval.queries."""
 
+from app.retrieval.queries import FACT_FILTER, READ_CONTEXT
+
 # The terms of a query, the best units of one kind by them, the project's settings and the time.
-LOOK_UP_TERMS = """
-    SELECT recall_words(p.tenant_id, p.project_id, %(kind)s, %(query)s, %(limit)s, %(valid_at)s::timestamptz,
-                        %(as_of)s::timestamptz, %(scope)s, %(min_confidence)s, %(min_trust)s,
-                        %(contradicted)s) AS found,
+LOOK_UP_TERMS = f"""
+    SELECT look_up_terms({READ_CONTEXT}, {FACT_FILTER}, %(kind)s, %(query)s, %(limit)s) AS found,
            coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS use_trust,
            p.settings -> 'pipeline' AS pipeline, clock_timestamp() AS server_time
-    FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""
+    FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""  # noqa: S608 - no input in it
 # Notes about an entity: of the newest 5,000 the best by the query's terms, then the newest.
 NOTES_ABOUT = """
     SELECT n.note_id FROM notes_about(

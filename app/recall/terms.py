@@ -52,6 +52,8 @@ async def look_up_terms(
         "min_confidence": options.min_confidence,
         "min_trust": request.min_trust,
         "contradicted": options.include_contradicted,
+        # Predicates are only applied to candidates.
+        "relations": None,
     }
     found = await asyncio.gather(
         *(

@@ -170,7 +170,7 @@ class Channels:
             "lexical": format_ids(terms.hits),
             "near": format_ids(nearest.facts),
             "cards": format_ids(nearest.cards),
-            "walked": min(max(GRAPH_LIMIT, 2 * query.max_results), 2 * MAX_CHANNEL_LIMIT),
+            "graph_limit": min(max(GRAPH_LIMIT, 2 * query.max_results), 2 * MAX_CHANNEL_LIMIT),
             "entity": query.entity_id,
             "depth": query.depth,
             "notes": format_ids(notes),

@@ -79,14 +79,16 @@ FLOOR = "SELECT count(*) FROM {} a CROSS JOIN LATERAL {} b".format(
     _LOOKUPS.format(sure=_SURE, entity="a.entity_id", fan=FANOUT[1]),
 )
 WALK = f"""
-    SELECT count(*) FROM walk_edges(
-        'graph', 'default', 'project_shared', ARRAY[md5(%(name)s)::uuid], 2, 'both', NULL, .1, 0, 0, now(), NULL,
-        ARRAY[{FANOUT[0]}, {FANOUT[1]}], {MAX_NODES})"""
+    SELECT count(*) FROM traverse_edges(
+        ROW('graph', 'default', now(), NULL, 'project_shared')::read_context,
+        ROW(2, 'both', .1, 0, ARRAY[{FANOUT[0]}, {FANOUT[1]}], {MAX_NODES})::traversal,
+        ARRAY[md5(%(name)s)::uuid], NULL, 0)"""
 # As the service asks it, with the name, the page and its paths.
 PAGE = f"""
     SELECT count(*) FROM find_neighbors(
-        'graph', 'default', NULL, %(name)s, 'project_shared', 2, 'both', NULL, NULL, .1, 0, NULL, NULL, NULL,
-        ARRAY[{FANOUT[0]}, {FANOUT[1]}], {MAX_NODES}, NULL, NULL, 21)"""
+        ROW('graph', 'default', NULL, NULL, 'project_shared')::read_context,
+        ROW(2, 'both', .1, 0, ARRAY[{FANOUT[0]}, {FANOUT[1]}], {MAX_NODES})::traversal,
+        NULL, %(name)s, NULL, NULL, NULL, NULL, NULL, 21)"""
 
 
 def neighbors(database: TestDatabase, *, rounds: int) -> list[Figure]:

@@ -157,8 +157,9 @@ RANGES = {"frequent": (0.01, 1.0), "middling": (0.002, 0.01), "rare": (0.0, 0.00
 LOOKUP = """
     SELECT count(*) FROM weigh_terms('archive', 'default', 'note', %(query)s, 64) w
     CROSS JOIN LATERAL match_notes(
-        w.terms, ARRAY(SELECT ln(1 + (w.total - d + .5) / (d + .5)) FROM unnest(w.documents) d),
-        choose_terms(w.terms, w.documents, 2000), w.average, 4000, %(limit)s, NULL, NULL) m"""
+        ROW(w.terms, ARRAY(SELECT ln(1 + (w.total - d + .5) / (d + .5)) FROM unnest(w.documents) d),
+            w.average)::term_query,
+        choose_terms(w.terms, w.documents, 2000), 4000, %(limit)s, NULL, NULL) m"""
 
 
 def lexical(database: TestDatabase, *, rounds: int) -> list[Figure]:
@@ -197,7 +198,10 @@ def lexical(database: TestDatabase, *, rounds: int) -> list[Figure]:
     ]
 
 
-NEAR = "SELECT owner_id FROM near_units(%(tenant)s, 'default', 'note', 1::smallint, 384, %(vector)s, %(limit)s, NULL)"
+NEAR = """
+    SELECT owner_id FROM nearest_units(
+        ROW(%(tenant)s, 'default', NULL, NULL, NULL)::read_context, NULL,
+        ROW(1, 384, %(vector)s)::vector_query, 'note', %(limit)s)"""
 # By the owner, past every index: what there is to be found.
 EXACT = """
     SELECT owner_id, vector FROM embeddings

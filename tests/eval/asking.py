@@ -154,21 +154,21 @@ def ask_all(projects: list[Project], ways: dict[str, dict[str, Any]]) -> dict[st
     return answers
 
 
-# As recall_words looks terms up: the rarest, as long as they bring few notes; and all of them, whatever they bring.
-PRUNED = re.compile(r"choose_terms\(v_terms\.terms, \w+, \d+\)")
-FEW_READ = re.compile(r"v_chosen, v_terms\.average, \d+,")
+# How look_up_terms prunes: it looks up the rarest terms, and reads a limited number of units.
+PRUNED = re.compile(r"choose_terms\(v_found\.terms, \w+, \d+\)")
+READ_LIMIT = re.compile(r"v_chosen, \d+,")
 
 
 @contextmanager
 def without_pruning(database: TestDatabase) -> Iterator[None]:
     """Frequent terms are looked up too, for as long as this lasts."""
     with psycopg.connect(database.superuser, autocommit=True) as connection:
-        row = connection.execute("SELECT pg_get_functiondef(to_regproc('recall_words'))").fetchone()
+        row = connection.execute("SELECT pg_get_functiondef(to_regproc('look_up_terms'))").fetchone()
         assert row is not None
         usual: str = row[0]
-        changed, terms = PRUNED.subn("v_terms.terms", usual)
-        changed, reads = FEW_READ.subn("v_chosen, v_terms.average, 1000000,", changed)
-        assert (terms, reads) == (1, 2), "recall_words is written another way by now"
+        changed, terms = PRUNED.subn("v_found.terms", usual)
+        changed, reads = READ_LIMIT.subn("v_chosen, 1000000,", changed)
+        assert (terms, reads) == (1, 2), "look_up_terms prunes in another way now"
         connection.execute(changed.encode())
         try:
             yield

@@ -22,13 +22,15 @@ RELATIONS = ("knows", "likes", "owns")
 SCOPES = ("project_shared", "org_shared")
 START = datetime(2010, 1, 1, tzinfo=UTC)
 WALK = """
-    SELECT w.* FROM walk_edges(
-        'acme', 'default', %(scope)s, %(seeds)s::uuid[], %(depth)s, %(direction)s, %(relations)s::uuid[],
-        %(confidence)s, %(trust)s, %(effective)s, %(valid)s, %(known)s::timestamptz, %(fans)s::int[], %(cap)s) w"""
+    SELECT w.* FROM traverse_edges(
+        ROW('acme', 'default', %(valid)s, %(known)s::timestamptz, %(scope)s)::read_context,
+        ROW(%(depth)s, %(direction)s, %(confidence)s, %(trust)s, %(fans)s::int[], %(cap)s)::traversal,
+        %(seeds)s::uuid[], %(relations)s::uuid[], %(effective)s) w"""
 EXPAND = """
     SELECT x.* FROM expand_seeds(
-        'acme', 'default', %(scopes)s::text[], %(seeds)s::uuid[], %(depth)s, %(confidence)s, %(effective)s, %(valid)s,
-        %(known)s::timestamptz, %(fans)s::int[], %(cap)s, %(most)s) x"""
+        ROW('acme', 'default', %(valid)s, %(known)s::timestamptz, %(scope)s)::read_context,
+        ROW(%(depth)s, 'both', %(confidence)s, 0, %(fans)s::int[], %(cap)s)::traversal,
+        %(seeds)s::uuid[], %(effective)s, %(most)s) x"""
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +227,7 @@ def test_seeds_are_expanded_in_each_scope_with_the_degrees(
     bounds: dict[str, Any] = {"depth": 2, "fans": (50, 20), "cap": 500}
     for known in (None, now):
         params = {**plain, **bounds, "seeds": [str(seed) for seed in seeds], "valid": None, "known": known}
-        rows = ask(reader, EXPAND, {**params, "fans": [50, 20], "scopes": None, "most": 1000})
+        rows = ask(reader, EXPAND, {**params, "fans": [50, 20], "scope": None, "most": 1000})
         for scope in SCOPES:
             asked = Asked(seeds=seeds, scope=scope, valid=now, known=now, **plain, **bounds)
             believed = [edge for edge in edges if edge.scope == scope and edge.believed_at(now, now)]
@@ -242,7 +244,7 @@ def test_seeds_are_expanded_in_each_scope_with_the_degrees(
                     assert row["subject_id"] == subjects[row["edge_id"]]
                     assert row["out_degree"] == degrees[row["subject_id"]]
         assert rows
-        bounded = ask(reader, EXPAND, {**params, "fans": [50, 20], "scopes": ["project_shared"], "most": 2})
+        bounded = ask(reader, EXPAND, {**params, "fans": [50, 20], "scope": "project_shared", "most": 2})
         assert {row["scope"] for row in bounded} == {"project_shared"}
         assert max(row["out_degree"] for row in bounded) == 2
 

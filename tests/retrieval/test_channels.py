@@ -116,9 +116,9 @@ def test_cards_are_only_near_in_the_present(as_of: datetime | None, cards: int) 
 
 
 @pytest.mark.parametrize(
-    ("results", "walked"), [(50, GRAPH_LIMIT), (100, 200), (MAX_CHANNEL_LIMIT * 2, 2 * MAX_CHANNEL_LIMIT)]
+    ("results", "limit"), [(50, GRAPH_LIMIT), (100, 200), (MAX_CHANNEL_LIMIT * 2, 2 * MAX_CHANNEL_LIMIT)]
 )
-def test_facts_are_found_in_every_channel(results: int, walked: int) -> None:
+def test_facts_are_found_in_every_channel(results: int, limit: int) -> None:
     reads = Reads(found=msgspec.json.encode([FACT]))
     query = CandidateQuery(tenant_id="t", project_id="p", max_results=results)
     facts = asyncio.run(Channels(reads, query).find_facts(TERMS, nearest=NearestFacts(["f9"], ["c9"]), notes=["n9"]))
@@ -126,7 +126,7 @@ def test_facts_are_found_in_every_channel(results: int, walked: int) -> None:
     assert not facts.keep_unmatched
     asked = reads.params
     assert (asked["lexical"], asked["near"], asked["cards"], asked["notes"]) == ("{h1,h2}", "{f9}", "{c9}", "{n9}")
-    assert asked["walked"] == walked
+    assert asked["graph_limit"] == limit
 
 
 def test_facts_about_an_entity_are_kept_whatever_their_score() -> None:

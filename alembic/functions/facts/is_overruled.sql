@@ -15,13 +15,11 @@ DECLARE
     v_others uuid[] := ARRAY(
         SELECT k.fact_b FROM fact_conflicts k
         WHERE k.tenant_id = p_tenant AND k.fact_a = p_fact
-          AND CASE WHEN p_known IS NULL THEN k.status = 'open'
-              ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END
+          AND is_open_conflict(k.status, k.detected_at, k.resolved_at, p_known)
         UNION ALL
         SELECT k.fact_a FROM fact_conflicts k
         WHERE k.tenant_id = p_tenant AND k.fact_b = p_fact
-          AND CASE WHEN p_known IS NULL THEN k.status = 'open'
-              ELSE k.detected_at <= p_known AND (k.resolved_at IS NULL OR k.resolved_at > p_known) END);
+          AND is_open_conflict(k.status, k.detected_at, k.resolved_at, p_known));
 BEGIN
     RETURN cardinality(v_others) > 0 AND EXISTS (
         SELECT FROM graph_facts f

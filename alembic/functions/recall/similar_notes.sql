@@ -1,8 +1,7 @@
--- Notes that are like a text, the most alike first, for what shall become of it: the best sixty by words and the
--- nearest sixty by meaning, .7 of the cosine and .3 of the share in the best score by words, either alone where there is
--- only one, none below .3. Only notes of the same visibility, since what is private must not change what others read;
--- neither the notes named nor chunks of documents. Words as a model may see them.
--- Runs with the rights of its caller.
+-- Returns the notes most similar to a text, redacted: of the best sixty by terms and the nearest sixty by vector, by .7 of
+-- the cosine and .3 of the share in the best lexical score, either alone where only one is known; none below .3. Only
+-- notes of the same scope and owner, since private notes must not change what others read; without the skipped notes and
+-- chunks of documents. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION similar_notes(
     p_tenant text, p_project text, p_text text, p_model smallint, p_dimensions int, p_vector text, p_scope text,
     p_owner text, p_skipped uuid[], p_patterns text[], p_limit int)
@@ -16,7 +15,6 @@ AS $$
 DECLARE
     v_query vector := p_vector::vector;
     v_terms record;
-    v_idf double precision[];
     v_found uuid[] := '{}';
     v_scores double precision[] := '{}';
     v_best double precision;
@@ -25,16 +23,18 @@ DECLARE
         SELECT r.pattern FROM embedding_redactions r WHERE r.tenant_id = p_tenant ORDER BY r.created_at, r.pattern_id);
 BEGIN
     SELECT w.* INTO v_terms FROM weigh_terms(p_tenant, p_project, 'note', p_text, 64) w;
-    v_idf := ARRAY(SELECT ln(1 + (v_terms.total - d + 0.5) / (d + 0.5)) FROM unnest(v_terms.documents) d);
     SELECT coalesce(array_agg(m.note_id), '{}'), coalesce(array_agg(m.score), '{}'), max(m.score)
     INTO v_found, v_scores, v_best
-    FROM match_notes(v_terms.terms, v_idf, choose_terms(v_terms.terms, v_terms.documents, 200), v_terms.average, 1000,
-                     60, NULL, p_scope) m
+    FROM match_notes(
+        ROW(v_terms.terms, ARRAY(SELECT inverse_frequency(d, v_terms.total) FROM unnest(v_terms.documents) d),
+            v_terms.average)::term_query,
+        choose_terms(v_terms.terms, v_terms.documents, 200), 1000, 60, NULL, p_scope) m
     WHERE m.note_id <> ALL (p_skipped);
     IF v_query IS NOT NULL THEN
         v_near := ARRAY(
-            SELECT n.owner_id FROM near_units(
-                p_tenant, p_project, 'note', p_model, p_dimensions, p_vector, 60, p_scope) n);
+            SELECT n.owner_id FROM nearest_units(
+                ROW(p_tenant, p_project, NULL, NULL, p_scope)::read_context, NULL,
+                ROW(p_model, p_dimensions, p_vector)::vector_query, 'note', 60) n);
     END IF;
     RETURN QUERY
     SELECT n.note_id, n.type, (redact_text(n.content, v_patterns)).words, n.version, s.score

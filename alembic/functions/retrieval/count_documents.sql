@@ -1,6 +1,5 @@
--- In how many documents of a kind that the caller may read each of these terms stands; counted no further than p_most.
--- Of the owner, because an index of terms is not used under a policy: what the caller may read is asked here by hand,
--- from the settings and from nowhere else. The tenant is compared in a way no other index serves.
+-- Returns how many units of a kind that the caller may read contain each of these terms, counted up to p_most. Runs as the
+-- owner, see match_notes.
 CREATE OR REPLACE FUNCTION count_documents(p_kind text, p_terms text[], p_most int)
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -37,8 +36,7 @@ BEGIN
                 WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) && v_keys
                   AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
                   AND n.deleted_at IS NULL AND n.suppression = 0
-                  AND (n.scope <> 'agent_private' OR n.agent_id = v_agent)
-                  AND (n.garden_id IS NULL OR n.garden_id = ANY (v_gardens))
+                  AND is_visible(n.scope, n.agent_id, n.garden_id, v_agent, v_gardens)
                 LIMIT p_most) d;
         ELSIF p_kind = 'object' THEN
             SELECT count(*) INTO v_count FROM (
@@ -54,8 +52,7 @@ BEGIN
                 WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
                   AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
                   AND f.retracted_at IS NULL AND f.suppression = 0
-                  AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
-                  AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))
+                  AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens)
                 LIMIT p_most) d;
         END IF;
         v_counts := v_counts || v_count;

@@ -1,7 +1,5 @@
--- The objects that have one of these terms and are best by BM25 over all terms of the query (k1 .9, b .6): heads of the
--- project or of no project, on these branches, or on main. Of the owner, because an index of terms is not used under a
--- policy: what the caller may read is asked here by hand, from the settings and from nowhere else, and again by the
--- policy when the object is read. The tenant is compared in a way no other index serves.
+-- Returns the objects that contain one of the chosen terms, the best by BM25 over all terms of the query: heads of the
+-- project or of no project, on these branches, or on main. Runs as the owner, see match_notes.
 CREATE OR REPLACE FUNCTION match_objects(
     p_terms text[], p_idf double precision[], p_chosen text[], p_average double precision, p_most int, p_limit int,
     p_branches uuid[] DEFAULT NULL)
@@ -35,11 +33,11 @@ BEGIN
         LIMIT p_most
     )
     SELECT f.canonical_id, f.branch_id,
-           sum(t.idf * f.tf * 1.9 / (f.tf + 0.9 * (0.4 + 0.6 * f.terms_length / p_average)))
+           sum(bm25_score(t.idf, f.frequency, f.terms_length, p_average))
     FROM (
-        -- Taken apart in the list of columns: as a table, each would be stored before it is read.
+        -- unnest in the list of columns: in FROM, each set would be stored before it is read.
         SELECT w.canonical_id, w.branch_id, w.terms_length, (w.word).lexeme,
-               cardinality((w.word).positions)::double precision AS tf
+               cardinality((w.word).positions)::double precision AS frequency
         FROM (SELECT f.canonical_id, f.branch_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
     ) f
     JOIN unnest(p_terms, p_idf) t(term, idf) ON t.term = f.lexeme

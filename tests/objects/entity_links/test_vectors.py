@@ -10,7 +10,9 @@ from tests.objects.entity_links.shared import Objects
 
 pytestmark = pytest.mark.anyio
 
-NEAR = "SELECT owner_id::text AS id FROM near_units('acme', 'default', 'object', 1::smallint, 64, %s, 10, NULL)"
+NEAR = """
+    SELECT owner_id::text AS id FROM nearest_units(
+        ROW('acme', 'default', NULL, NULL, NULL)::read_context, NULL, ROW(1, 64, %s)::vector_query, 'object', 10)"""
 
 
 @pytest.fixture

@@ -75,9 +75,10 @@ SCANS = """
     SELECT sum(s.idx_scan) FROM pg_stat_user_indexes s
     JOIN pg_class c ON c.oid = s.indexrelid JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'hnsw'"""
 NEAR = """
-    SELECT n.owner_id::text, n.cosine FROM near_units(
-        'acme', 'default', %(kind)s, %(model)s::smallint, %(dimensions)s, %(vector)s, %(limit)s, %(scope)s, NULL,
-        now() - %(ago)s::interval, NULL, %(sure)s, %(trusted)s) n"""
+    SELECT n.owner_id::text, n.cosine FROM nearest_units(
+        ROW('acme', 'default', NULL, now() - %(ago)s::interval, %(scope)s)::read_context,
+        ROW(NULL, %(sure)s, %(trusted)s, true)::fact_filter,
+        ROW(%(model)s, %(dimensions)s, %(vector)s)::vector_query, %(kind)s, %(limit)s) n"""
 
 
 @dataclass
