@@ -12,11 +12,9 @@ AS $$
         SELECT t.entity_id, t.edge_id, t.confidence
         FROM (
             SELECT u.entity_id, u.edge_id, u.source_trust,
-                   CASE WHEN u.weighed_at > p_known OR u.retracted_at > p_known
-                        THEN past_confidence(u.edge_id, u.confidence, u.weighed_at, u.retracted_at, p_tenant, p_known)
-                        ELSE u.confidence END AS confidence,
-                   CASE WHEN u.closed_at > p_known THEN past_end(u.edge_id, p_tenant, p_known)
-                        ELSE u.valid_until END AS ends
+                   past_confidence(u.edge_id, u.confidence, u.weighed_at, u.retracted_at, p_tenant, p_known)
+                       AS confidence,
+                   end_known_at(u.edge_id, u.valid_until, u.closed_at, p_tenant, p_known) AS ends
             FROM (
                 SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until,
                        x.closed_at, x.retracted_at, x.weighed_at
