@@ -1,4 +1,4 @@
-"""A thousand random writes, and after each what a live query answered: the past must answer the same for ever."""
+"""A thousand random writes: a read at a past time must return what the live query returned then."""
 
 import asyncio
 import random
