@@ -53,7 +53,10 @@ def _terms(note: Row) -> dict[str, Any]:
     """Return the computed columns of lexical search, in the language of the project."""
     project = (note["tenant_id"], note["project_id"])
     indexed = (note["author"], note["occurred_at"], cast(note["tags"], ARRAY(Text)), note["content"])
-    return {"terms": func.note_terms(*project, *indexed), "telling": func.count_telling(*project, note["content"])}
+    return {
+        "terms": func.note_terms(*project, *indexed),
+        "telling": func.count_content_terms(*project, note["content"]),
+    }
 
 
 def _extraction_status(note: Row) -> dict[str, Any]:

@@ -17,7 +17,7 @@ NOTES_ABOUT = """
               FROM unnest(%(terms)s::text[], %(idf)s::double precision[]) t(term, idf)
               WHERE t.term = ANY (tsvector_to_array(
                   CASE WHEN n.updated_at > %(as_of)s::timestamptz AND n.version > 1
-                       THEN note_terms_then(n.tenant_id, n.project_id, n.note_id, %(as_of)s::timestamptz)
+                       THEN note_terms_as_of(n.tenant_id, n.project_id, n.note_id, %(as_of)s::timestamptz)
                        ELSE n.terms END))) DESC, n.note_id DESC
     LIMIT 200"""
 # Notes by id, as they were at a time (NULL: now).

@@ -11,7 +11,7 @@ import numpy as np
 from app.retrieval.normalisation import Mask, Scores
 from app.retrieval.threads import Thread
 
-# The same constants as in the SQL functions bm25_k1() and bm25_b().
+# The same constants as in the SQL function bm25_score.
 K1, B = 0.9, 0.6
 # Weight of a neighbour one step before or after; two steps away its square, and so on.
 NEIGHBOUR_BEFORE, NEIGHBOUR_AFTER, NEIGHBOUR_REACH = 0.6, 0.5, 3

@@ -125,7 +125,7 @@ FILL_NOTES = """
     SELECT tenant_id, note_id, 'default', 'robin', 'project_shared', '', 'semantic', content, md5(content), '{}',
            author, occurred_at, thread_id, position, false, now(), now(),
            note_terms(tenant_id, 'default', author, occurred_at, '{}', content),
-           count_telling(tenant_id, 'default', content)
+           count_content_terms(tenant_id, 'default', content)
     FROM drafts"""
 FILL_ENTITIES = """
     INSERT INTO graph_entities (tenant_id, entity_id, project_id, canonical, canonical_norm, created_at, updated_at)

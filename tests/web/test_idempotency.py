@@ -127,7 +127,7 @@ def test_one_that_is_still_under_way_is_waited_for_and_then_refused(
     assert create(client, "held", {"slug": name}).content == first.content
 
 
-def test_a_key_can_be_used_anew_after_a_day(database: TestDatabase, agent: str, as_key: Clients) -> None:
+def test_a_key_can_be_reused_after_a_day(database: TestDatabase, agent: str, as_key: Clients) -> None:
     client = as_key(agent)
     create(client, "old", {"slug": slug()})
     with psycopg.connect(database.superuser, autocommit=True) as connection:

@@ -1,4 +1,4 @@
--- Removes cards with their vectors; they are made anew when somebody asks. Runs with the rights of its caller.
+-- Deletes cards and their vectors; they are built again when requested. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION drop_cards(p_tenant text, p_cards uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE

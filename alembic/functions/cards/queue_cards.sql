@@ -1,6 +1,5 @@
--- Queues the cards that tell of these facts to be made anew, one job for each entity, unless one is open. An entity
--- without a card gets none: the first who asks for it does. Answers how many jobs were made.
--- Of the owner, since cards of private facts are among them.
+-- Queues a rebuild of the cards that show these facts, one job for each entity that has a card and no open job; returns
+-- how many. Runs as the owner, since cards of private facts are included.
 CREATE OR REPLACE FUNCTION queue_cards(p_facts uuid[])
 RETURNS int
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -19,7 +18,7 @@ BEGIN
            x.entity_id::text, 'service', v_now, v_now
     FROM (
         SELECT DISTINCT c.entity_id FROM memory_cards c
-        WHERE c.tenant_id = v_tenant AND c.card_id = ANY (cards_telling(v_tenant, v_project, p_facts))
+        WHERE c.tenant_id = v_tenant AND c.card_id = ANY (cards_of_facts(v_tenant, v_project, p_facts))
         ORDER BY c.entity_id
     ) x
     ON CONFLICT DO NOTHING;

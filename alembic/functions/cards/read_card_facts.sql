@@ -1,10 +1,8 @@
--- What the cards of an entity are made of: its names, whether the project judges its sources, and every live fact of
--- these places (scope and owner; NULL: all there are), with the time all this was so. Nothing when there is no such
--- entity, or it is hidden.
--- Of the owner, because a card is made without an agent, and private facts have a card too; what this answers goes into
--- the card of their own place, which the policy protects as it protects them.
--- Whoever writes about the entity finishes first, so that what they wrote is in here or bears a later time. Locks, in
--- this order: the project (against tombstones, erasures and changes of trust), the entity, its predicates.
+-- Returns the names of an entity, whether its project scores sources, and its current facts with these scopes and
+-- owners (NULL: all), with the time they were read at; nothing when the entity is unknown or hidden. Runs as the owner,
+-- because a card is built without an agent and private facts have a card too, which the policy protects like the facts.
+-- Waits for writers about the entity, so that their facts are included or have a later time. Locks in this order: the
+-- project (against tombstones, erasures and changes of trust), the entity, its predicates.
 CREATE OR REPLACE FUNCTION read_card_facts(p_entity uuid, p_places json DEFAULT NULL)
 RETURNS TABLE (read_at timestamptz, canonical text, kind text, aliases text[], judged boolean, facts text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

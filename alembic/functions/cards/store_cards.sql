@@ -1,8 +1,7 @@
--- Keeps the cards of an entity that were made of what read_card_facts answered at p_read_at, and removes those of the same
--- places (NULL: all there are) of which there is nothing to tell any more. A card that was made of later facts stays.
--- Whose a card is follows from the facts of its place alone. What changed is queued to be embedded.
--- Answers why nothing was kept: `changed` when something was forgotten or restored since, `gone` when the entity is;
--- or nothing.
+-- Stores cards that were built from what read_card_facts returned at p_read_at, and deletes those of the same scopes
+-- and owners (NULL: all) without facts. A card built from later facts stays. The owner of a card follows from its
+-- facts. Changed cards are queued to be embedded. Returns `changed` when something was erased or restored since, `gone`
+-- when the entity is, otherwise NULL.
 CREATE OR REPLACE FUNCTION store_cards(p_entity uuid, p_read_at timestamptz, p_places json, p_cards json)
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -17,7 +16,7 @@ DECLARE
     v_gone uuid[];
     v_changed uuid[];
 BEGIN
-    -- Never beside a tombstone or an erasure: what they hide must not come back in words.
+    -- Never during a tombstone or an erasure: a card must not bring back what they hide.
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
     IF EXISTS (SELECT FROM tombstones t
                WHERE t.tenant_id = v_tenant AND t.project_id = v_project

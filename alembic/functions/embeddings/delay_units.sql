@@ -1,5 +1,4 @@
--- Puts units off that could not be embedded, each with why; the more often, the longer. Runs with the rights of its
--- caller.
+-- Postpones units that could not be embedded, with the reason. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION delay_units(p_model smallint, p_units json)
 RETURNS void
 LANGUAGE plpgsql VOLATILE

@@ -1,5 +1,5 @@
--- Queue metrics over all tenants, of what is to be embedded: for each model how many vectors there are, how many units
--- wait, how many of them were refused, and how long the oldest of the others has waited. Names no tenant.
+-- Returns for each model, over all tenants, the number of vectors, of queued units and of failed ones, and the age of
+-- the oldest other one. Names no tenant.
 CREATE OR REPLACE FUNCTION embedding_metrics()
 RETURNS TABLE (
     model_id smallint, model text, active boolean, vectors bigint, pending bigint, failed bigint,

@@ -1,5 +1,5 @@
--- Queues notes, facts, cards or objects to be embedded with every model there is. What is queued already is made due
--- again: it has changed. What belongs to no project is not embedded. Runs with the rights of its caller.
+-- Queues units to be embedded with every model; makes those queued already due again. Units of no project are not
+-- embedded. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION queue_units(p_tenant text, p_project text, p_kind text, p_ids uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE

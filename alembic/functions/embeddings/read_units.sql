@@ -1,8 +1,7 @@
--- What is due to be embedded with a model, the longest waiting first, or one of it: each unit with the text to embed,
--- redacted by these patterns and, in its first p_characters, the tenant's own; and what is stored of it. Of a fact
--- whose predicate is called as secrets are, or matches a pattern of the tenant, the object is redacted. A unit that is
--- gone, hidden, or believed no more than p_min has no text. Of the owner, since private units are embedded too; what it
--- answers goes to the provider and to nobody else.
+-- Returns the units that are due for a model, the longest waiting first, or one unit: each with its redacted text and
+-- what is stored of it. The object of a fact is redacted when its predicate is named like a secret or matches a pattern
+-- of the tenant. A unit that is gone, hidden or of no more confidence than p_min has no text. Runs as the owner, since
+-- private units are embedded too; the texts go to the provider only.
 CREATE OR REPLACE FUNCTION read_units(
     p_model smallint, p_limit int, p_min double precision, p_patterns text[], p_characters int,
     p_owner uuid DEFAULT NULL)
@@ -16,7 +15,7 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- The words that objects have too (app/objects/drafts.py).
+    -- The same words as in app/objects/drafts.py.
     c_secret CONSTANT text := 'api[ _-]?key|secret(?!ar|i[ov]|ly)|token(?!i[sz][aem])|passw(or)?d';
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
@@ -58,7 +57,7 @@ BEGIN
         WHERE q.owner_kind = 'card' AND c.tenant_id = v_tenant AND c.card_id = q.owner_id AND c.project_id = v_project
           AND c.suppression = 0
         UNION ALL
-        -- Of objects what stands on main.
+        -- Objects on main.
         SELECT NULL, NULL, o.embed_text, 0 FROM graph_objects o
         WHERE q.owner_kind = 'object' AND o.tenant_id = v_tenant AND o.branch_id = v_main
           AND o.canonical_id = q.owner_id AND o.deleted_at IS NULL AND o.suppression = 0

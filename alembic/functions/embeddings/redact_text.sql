@@ -1,15 +1,15 @@
--- A text without what matches these patterns, then a tenant's own, and how often something did. What is hidden is one
--- character to the patterns that follow: they match around it and never inside, and the text grows no further. What
--- matches nothing at a place hides nothing there. The tenant's own see the first p_characters alone, since they may be
--- slow on long texts; of what was cut the last quarter is left out, where half a secret would be no match.
--- Runs with the rights of its caller.
+-- Returns a text with the matches of these patterns, then of the tenant's own, replaced by [REDACTED], and how many
+-- there were. A redacted part is one character to later patterns, so that they match around it but not inside, and the
+-- text does not grow. Empty matches redact nothing. The tenant's own patterns see only the first p_characters, since
+-- they may be slow; of a cut text the last quarter is left out, since half a secret would not match. Runs with the
+-- rights of its caller.
 CREATE OR REPLACE FUNCTION redact_text(
     p_text text, p_patterns text[], p_own text[] DEFAULT '{}', p_characters int DEFAULT NULL, OUT words text,
     OUT redactions int)
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    -- Characters that are none, so that no text has them: what is hidden, and the two ends of what a pattern finds.
+    -- Noncharacters, which no text contains: a redacted part, and the start and end of a match.
     c_hidden CONSTANT text := E'\uFDD0';
     c_begin CONSTANT text := E'\uFDD1';
     c_end CONSTANT text := E'\uFDD2';
@@ -24,7 +24,7 @@ BEGIN
             v_cut := true;
             words := left(words, p_characters);
         END IF;
-        -- Searched once: marks are cheaper to count than matches.
+        -- One search: counting marks is cheaper than matching again.
         v_marked := replace(regexp_replace(words, v_patterns[i], c_begin || '\&' || c_end, 'gi'), c_begin || c_end, '');
         IF v_marked <> words THEN
             v_marked := regexp_replace(v_marked, c_begin || '(' || c_hidden || '+)' || c_end, '\1', 'g');
@@ -33,7 +33,7 @@ BEGIN
         END IF;
     END LOOP;
     IF v_cut THEN
-        -- Before it is written out: each character stands for one of the text at least, so this is a quarter or more.
+        -- Before marks are written out: each character stands for one of the text at least: a quarter or more.
         words := left(words, greatest(0, length(words) - p_characters / 4)) || c_hidden;
     END IF;
     words := regexp_replace(words, c_hidden || '+', '[REDACTED]', 'g');

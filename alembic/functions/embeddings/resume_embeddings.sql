@@ -1,4 +1,4 @@
--- Schedule: embedding jobs of a model that wait for its provider to come back are due now, across tenants.
+-- Makes all embedding jobs of a model due that wait for its provider, across tenants.
 CREATE OR REPLACE FUNCTION resume_embeddings(p_model smallint)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

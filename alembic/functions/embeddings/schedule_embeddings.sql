@@ -1,5 +1,5 @@
--- Schedule: one embedding job for each project and model that has something due and none open, across tenants. From
--- project to project by the index, however much waits.
+-- Creates an embedding job for each project and model with due units and no open job, across tenants. Steps from
+-- project to project by the index, however long the queue is.
 CREATE OR REPLACE FUNCTION schedule_embeddings()
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

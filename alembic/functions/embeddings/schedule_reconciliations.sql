@@ -1,5 +1,5 @@
--- Schedule: one reconciliation of vectors for each project that has notes, facts or objects, had none since p_before and
--- has none open, across tenants.
+-- Creates a reconciliation job for each project with units that had none since p_before and has none open, across
+-- tenants.
 CREATE OR REPLACE FUNCTION schedule_reconciliations(p_before timestamptz)
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -91,7 +91,7 @@ BEGIN
         PERFORM hide_or_restore_entity(v_tenant, v_project, v_agent, v_tombstone.entity_id);
         PERFORM hide_or_restore_documents(v_tenant, v_documents);
     END IF;
-    v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_words(v_tenant, v_project));
+    v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_terms(v_tenant, v_project));
 
     -- Prove: search every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,

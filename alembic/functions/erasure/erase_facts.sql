@@ -34,7 +34,7 @@ BEGIN
         WHERE c.tenant_id = v_tenant AND c.entity_id = p_tombstone.entity_id
           AND (p_tombstone.scopes IS NULL OR c.scope = ANY (p_tombstone.scopes))
         -- And the cards of others that show erased facts or sources.
-        UNION SELECT unnest(cards_telling(v_tenant, v_project, p_facts || p_sourced)));
+        UNION SELECT unnest(cards_of_facts(v_tenant, v_project, p_facts || p_sourced)));
     DELETE FROM embedding_queue q
     WHERE q.tenant_id = v_tenant AND q.owner_id = ANY (p_facts || p_notes || v_cards || p_objects);
     DELETE FROM embeddings x

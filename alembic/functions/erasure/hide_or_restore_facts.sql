@@ -54,7 +54,7 @@ BEGIN
     FROM unnest(v_changed, v_levels) l(fact_id, level)
     WHERE f.tenant_id = p_tenant AND f.fact_id = l.fact_id;
     -- Cards that show these facts are built again when somebody asks for them.
-    PERFORM drop_cards(p_tenant, cards_telling(p_tenant, p_project, v_changed));
+    PERFORM drop_cards(p_tenant, cards_of_facts(p_tenant, p_project, v_changed));
     -- Values that were written while they were hidden may contradict others now.
     IF cardinality(v_restored) > 0 THEN
         PERFORM record_conflicts(p_tenant, p_project, array_agg(f.fact_id), array_agg(v_now))

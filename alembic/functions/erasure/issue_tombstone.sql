@@ -79,7 +79,7 @@ BEGIN
     PERFORM drop_stored_responses(
         v_tenant, v_entity.entity_id, v_notes,
         v_notes || v_facts || v_objects || v_relationships || v_entity.entity_id);
-    PERFORM recount_words(v_tenant, v_project);
+    PERFORM recount_terms(v_tenant, v_project);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));
     IF p_erase THEN

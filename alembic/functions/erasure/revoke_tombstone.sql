@@ -69,7 +69,7 @@ BEGIN
     PERFORM hide_or_restore_notes(v_tenant, v_agent, v_notes);
     PERFORM hide_or_restore_documents(v_tenant, v_documents);
     PERFORM hide_or_restore_objects(v_tenant, v_objects);
-    PERFORM recount_words(v_tenant, v_project);
+    PERFORM recount_terms(v_tenant, v_project);
     PERFORM record_event('tombstone_revoked', p_key, jsonb_build_object(
         'tombstone_id', p_tombstone, 'entity_id', v_tombstone.entity_id));
     UPDATE jobs j SET status = 'cancelled', finished_at = v_now

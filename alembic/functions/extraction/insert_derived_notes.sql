@@ -19,7 +19,7 @@ BEGIN
                p_source.occurred_at, false, p_source.note_id, d.confidence, p_model, p_now, p_now,
                note_terms(p_source.tenant_id, p_source.project_id, p_source.author, p_source.occurred_at,
                           p_source.tags, d.content),
-               count_telling(p_source.tenant_id, p_source.project_id, d.content)
+               count_content_terms(p_source.tenant_id, p_source.project_id, d.content)
         FROM json_to_recordset(p_derived)
             AS d(note_id uuid, content text, hash text, type text, confidence double precision)
         -- The unique index does not see duplicates within a thread.

@@ -1,4 +1,5 @@
--- Returns whether a conflict was open at p_known (NULL: is open now). Plain SQL without settings, so that it is inlined.
+-- Returns whether a conflict was open at p_known (NULL: is open now). Plain SQL without settings, so that it is
+-- inlined.
 CREATE OR REPLACE FUNCTION is_open_conflict(
     p_status text, p_detected timestamptz, p_resolved timestamptz, p_known timestamptz)
 RETURNS boolean

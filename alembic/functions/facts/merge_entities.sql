@@ -51,7 +51,7 @@ BEGIN
         WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression > 0
           AND (f.subject_entity_id = p_into OR f.object_entity_id = p_into)));
     IF EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = v_tenant AND t.entity_id = p_into) THEN
-        PERFORM recount_words(v_tenant, v_project);
+        PERFORM recount_terms(v_tenant, v_project);
     END IF;
 
     PERFORM record_event('admin_action', p_key, jsonb_build_object(

@@ -1,5 +1,6 @@
--- Returns the same as edges_now for what was recorded at p_known: validity, confidence and retractions of then. No index is
--- ordered by past confidences, so that all edges of the entity are read; history is only read for those changed since.
+-- Returns the same as edges_now for what was recorded at p_known: validity, confidence and retractions of then. No
+-- index is ordered by past confidences, so that all edges of the entity are read; history is only read for those
+-- changed since.
 CREATE OR REPLACE FUNCTION edges_as_of(
     p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
     p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,
@@ -12,8 +13,7 @@ AS $$
         SELECT t.entity_id, t.edge_id, t.confidence
         FROM (
             SELECT u.entity_id, u.edge_id, u.source_trust,
-                   past_confidence(u.edge_id, u.confidence, u.weighed_at, u.retracted_at, p_tenant, p_known)
-                       AS confidence,
+                   past_confidence(u.edge_id, u.confidence, u.weighed_at, u.retracted_at, p_tenant, p_known) AS confidence,
                    end_known_at(u.edge_id, u.valid_until, u.closed_at, p_tenant, p_known) AS ends
             FROM (
                 SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until,

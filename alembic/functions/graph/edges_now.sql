@@ -1,6 +1,6 @@
--- Returns the current edges from and to one entity within one scope, numbered by confidence, then the newest first, at most
--- p_limit. Plain SQL without settings, so that it is inlined; each half has its own limit, so that its index gives the
--- order and the cost of a hub is bounded.
+-- Returns the current edges from and to one entity within one scope, numbered by confidence, then the newest first, at
+-- most p_limit. Plain SQL without settings, so that it is inlined; each half has its own limit, so that its index gives
+-- the order and the cost of a hub is bounded.
 CREATE OR REPLACE FUNCTION edges_now(
     p_tenant text, p_project text, p_scope text, p_entity uuid, p_out boolean, p_in boolean, p_relations uuid[],
     p_confidence double precision, p_trust double precision, p_effective double precision, p_valid timestamptz,

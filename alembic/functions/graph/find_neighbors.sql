@@ -1,6 +1,6 @@
--- Returns an entity and one page of its neighbors: the entity itself first, with hops 0, how many neighbors there are in
--- all and whether a limit applied; several such rows when the name is ambiguous, none when it is unknown. p_pinned is the
--- time the first page was read at. Runs with the rights of its caller.
+-- Returns an entity and one page of its neighbors: the entity itself first, with hops 0, how many neighbors there are
+-- in all and whether a limit applied; several such rows when the name is ambiguous, none when it is unknown. p_pinned
+-- is the time the first page was read at. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_neighbors(
     p_context read_context, p_traversal traversal, p_entity uuid, p_name text, p_labels json, p_prefixes text[],
     p_pinned timestamptz, p_after_hops int, p_after uuid, p_limit int)

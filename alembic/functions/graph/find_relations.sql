@@ -1,5 +1,5 @@
--- Returns the predicates that a relation filter selects, by names or ids (p_labels) and by prefixes of names. Runs with the
--- rights of its caller.
+-- Returns the predicates that a relation filter selects, by names or ids (p_labels) and by prefixes of names. Runs with
+-- the rights of its caller.
 CREATE OR REPLACE FUNCTION find_relations(p_tenant text, p_project text, p_labels json, p_prefixes text[])
 RETURNS uuid[]
 LANGUAGE plpgsql STABLE

@@ -1,5 +1,5 @@
--- Returns the entities that an id or a normalised name or alias refers to, as far as they were known at the context's time
--- and are visible. Runs with the rights of its caller.
+-- Returns the entities that an id or a normalised name or alias refers to, as far as they were known at the context's
+-- time and are visible. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_start_entities(p_context read_context, p_entity uuid, p_name text)
 RETURNS uuid[]
 LANGUAGE plpgsql STABLE

@@ -1,8 +1,8 @@
--- Returns the entities reached from the seeds within the context's scope, level by level: the hops, the last edge and its
--- confidence, and the path of edges. An entity is reached once, by the fewest hops; among those by the edge of highest
--- confidence, then from the lowest entity id. Edges have to match the traversal, p_min_trust (confidence times trust) and
--- p_relations (NULL: every predicate). Limits keep the edges of highest confidence; `truncated` says on every row whether
--- one applied. Runs with the rights of its caller.
+-- Returns the entities reached from the seeds within the context's scope, level by level: the hops, the last edge and
+-- its confidence, and the path of edges. An entity is reached once, by the fewest hops; among those by the edge of
+-- highest confidence, then from the lowest entity id. Edges have to match the traversal, p_min_trust (confidence times
+-- trust) and p_relations (NULL: every predicate). Limits keep the edges of highest confidence; `truncated` says on
+-- every row whether one applied. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION traverse_edges(
     p_context read_context, p_traversal traversal, p_seeds uuid[], p_relations uuid[], p_min_trust double precision)
 RETURNS TABLE (

@@ -55,7 +55,7 @@ BEGIN
                 v_tenant, v_main, v_row.object_id, v_row.object_id, 1, v_project, v_row.type, v_row.key, v_row.title,
                 '{}', v_row.properties, decode(v_row.content_hash, 'hex'), v_now, v_now,
                 CASE WHEN v_type.words THEN object_terms(
-                    v_tenant, v_project, v_row.title, v_row.key, '{}', object_words(v_row.properties)) ELSE '' END,
+                    v_tenant, v_project, v_row.title, v_row.key, '{}', object_text(v_row.properties)) ELSE '' END,
                 CASE WHEN v_type.policy <> 'disabled' THEN v_row.embed_text END)
             -- A concurrent writer may have created one with that key; the next run binds it.
             ON CONFLICT DO NOTHING

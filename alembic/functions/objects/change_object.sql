@@ -19,7 +19,7 @@ BEGIN
         properties = r.properties, evidence = r.evidence, content_hash = decode(r.content_hash, 'hex'),
         schema_version = r.schema_version, deleted_at = r.deleted_at, updated_at = p_now, embed_text = r.embed_text,
         terms = CASE WHEN r.searched AND r.deleted_at IS NULL
-                     THEN object_terms(p_tenant, r.project_id, r.title, r.key, r.labels, object_words(r.properties))
+                     THEN object_terms(p_tenant, r.project_id, r.title, r.key, r.labels, object_text(r.properties))
                      ELSE '' END
     WHERE o.tenant_id = p_tenant AND o.canonical_id = r.canonical_id AND o.branch_id = r.branch_id;
     INSERT INTO graph_object_versions (

@@ -19,7 +19,7 @@ BEGIN
                r.title, r.status, r.labels, r.effective_from, r.effective_to, r.properties, r.evidence,
                decode(r.content_hash, 'hex'), r.schema_version, p_now, p_now,
                CASE WHEN r.searched THEN object_terms(p_tenant, r.project_id, r.title, r.key, r.labels,
-                                                      object_words(r.properties)) ELSE '' END,
+                                                      object_text(r.properties)) ELSE '' END,
                r.embed_text
         FROM json_to_recordset(p_rows) AS r(
             branch_id uuid, canonical_id uuid, project_id text, type text, subtype text, key text, title text,

@@ -1,6 +1,6 @@
--- Notes about the entities that a query's words name: at most twenty entities with such a word in their name, the most
--- mentioned first; at most fifty that one edge of the present leads to; at most 200 notes that mention any of them.
--- After each step it looks at the clock: late, it answers what it has, and says so. Runs with the rights of its caller.
+-- Returns notes about the entities that words of a query name: at most 20 entities with such a word in their name, the
+-- most mentioned first, at most 50 entities one current edge away, and at most 200 notes that mention any of them.
+-- Checks the time after each step, and returns what it has when it is late. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION boost_notes(
     p_tenant text, p_project text, p_words text[], p_scope text, p_deadline interval, OUT notes uuid[],
     OUT timed_out boolean)

@@ -1,5 +1,5 @@
--- Removes up to p_limit traces of the tenant that are older than their project keeps them (p_days, where it does not
--- say). Answers how many.
+-- Deletes up to p_limit traces of the tenant that are older than their project keeps them (p_days by default); returns
+-- how many.
 CREATE OR REPLACE FUNCTION clear_traces(p_days int, p_limit int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,4 +1,4 @@
--- Adds to how often facts were recalled. What a tombstone hides, holds included, stays as it is.
+-- Adds to the access counts of facts; hidden facts are left as they are.
 CREATE OR REPLACE FUNCTION count_accesses(p_facts uuid[], p_counts int[], p_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,5 +1,5 @@
--- The notes that facts about an entity cite, the latest first: of the facts and notes that the caller may read. A mention
--- alone would tell of facts that others keep to themselves. Runs with the rights of its caller.
+-- Returns the notes that facts about an entity cite, the latest first, of the facts and notes that the caller may read:
+-- mentions alone could reveal private facts of others. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION notes_about(
     p_tenant text, p_project text, p_entity uuid, p_scope text, p_known timestamptz, p_limit int)
 RETURNS SETOF uuid

@@ -1,5 +1,5 @@
--- Keeps what was asked, as whom and when, and what was returned. Sets the scope as every hot call does. Of the owner,
--- since a trace is written once and never changed. Not worth waiting for the disk: what a crash loses is a line about a read.
+-- Sets the scope and stores a trace. Runs as the owner, since traces are written once and never changed. Commits
+-- without waiting for the disk: a crash may lose a trace.
 CREATE OR REPLACE FUNCTION record_trace(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text, p_trace uuid, p_key text,
     p_request jsonb, p_context jsonb, p_results jsonb, p_valid timestamptz, p_known timestamptz)
@@ -10,7 +10,7 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
-    -- For the transaction and not the function: it is the commit that would wait.
+    -- Set for the transaction, since it is the commit that would wait.
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM set_scope(p_tenant, p_project, p_agent, p_gardens, p_reach);
     INSERT INTO recall_traces (

@@ -1,7 +1,7 @@
--- Returns the notes most similar to a text, redacted: of the best sixty by terms and the nearest sixty by vector, by .7 of
--- the cosine and .3 of the share in the best lexical score, either alone where only one is known; none below .3. Only
--- notes of the same scope and owner, since private notes must not change what others read; without the skipped notes and
--- chunks of documents. Runs with the rights of its caller.
+-- Returns the notes most similar to a text, redacted: of the best sixty by terms and the nearest sixty by vector, by .7
+-- of the cosine and .3 of the share in the best lexical score, either alone where only one is known; none below .3.
+-- Only notes of the same scope and owner, since private notes must not change what others read; without the skipped
+-- notes and chunks of documents. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION similar_notes(
     p_tenant text, p_project text, p_text text, p_model smallint, p_dimensions int, p_vector text, p_scope text,
     p_owner text, p_skipped uuid[], p_patterns text[], p_limit int)

@@ -1,6 +1,5 @@
--- Repair: compares what up to p_limit live notes of the scope's project are found by with what their words give, and
--- reads anew those that differ: first those with no terms at all, then the newest. Of the owner, since private
--- notes are found too; answers how many were looked at, and how many differed.
+-- Repairs the terms of up to p_limit notes of the project, those without terms first, then the newest; returns how many
+-- were checked and how many differed. Runs as the owner, since private notes are included.
 CREATE OR REPLACE FUNCTION check_terms(p_limit int, OUT looked bigint, OUT repaired bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -35,7 +34,7 @@ BEGIN
     )
     UPDATE memory_notes n
     SET terms = note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content),
-        telling = count_telling(v_tenant, v_project, n.content)
+        telling = count_content_terms(v_tenant, v_project, n.content)
     FROM due WHERE n.tenant_id = v_tenant AND n.note_id = due.note_id;
     GET DIAGNOSTICS repaired = ROW_COUNT;
 END

@@ -1,5 +1,5 @@
--- Which terms to look up, out of those a query has: the rarest, as long as they bring few documents together, and one at
--- least. What stands everywhere tells nothing apart, and would have everything read; it still counts for the score.
+-- Returns the terms of a query to look up in the index: the rarest, as long as their documents together are at most
+-- p_most, and at least one. Frequent terms would have too many documents read; they still count for the score.
 CREATE OR REPLACE FUNCTION choose_terms(p_terms text[], p_documents bigint[], p_most bigint)
 RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE

@@ -1,5 +1,5 @@
--- Returns how many units of a kind that the caller may read contain each of these terms, counted up to p_most. Runs as the
--- owner, see match_notes.
+-- Returns how many units of a kind that the caller may read contain each of these terms, counted up to p_most. Runs as
+-- the owner, see match_notes.
 CREATE OR REPLACE FUNCTION count_documents(p_kind text, p_terms text[], p_most int)
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER

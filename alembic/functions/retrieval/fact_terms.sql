@@ -1,5 +1,5 @@
--- The terms a fact is found by: the names of what it speaks of, its predicate and its value, in this language. Names
--- written as one word are taken apart at underscores and humps.
+-- Returns the terms of a fact in a language: the names of its entities, its predicate and its value. Names written as
+-- one word are split at underscores and capitals.
 CREATE OR REPLACE FUNCTION fact_terms(p_language regconfig, p_subject text, p_predicate text, p_object text)
 RETURNS tsvector
 LANGUAGE plpgsql IMMUTABLE

@@ -1,6 +1,6 @@
--- Returns fact candidates with a score in every channel, as JSON (see present_facts): the best by terms (p_lexical), the
--- nearest by vector (p_near), and facts of entities a few edges away from these, from the facts that cite p_notes and from
--- p_cards. With p_entity all facts of that entity instead. Runs with the rights of its caller.
+-- Returns fact candidates with a score in every channel, as JSON (see present_facts): the best by terms (p_lexical),
+-- the nearest by vector (p_near), and facts of entities a few edges away from these, from the facts that cite p_notes
+-- and from p_cards. With p_entity all facts of that entity instead. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_facts(
     p_context read_context, p_filter fact_filter, p_terms term_query, p_vector vector_query, p_entity uuid,
     p_lexical uuid[], p_near uuid[], p_notes uuid[], p_cards uuid[], p_depth int, p_graph_limit int)

@@ -1,5 +1,5 @@
--- Returns as JSON which notes share rare names with the sources (see link_notes), and those of them that are not in p_seen
--- as candidates (see find_notes). Runs with the rights of its caller.
+-- Returns as JSON which notes share rare names with the sources (see link_notes), and those of them that are not in
+-- p_seen as candidates (see find_notes). Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_linked_notes(
     p_context read_context, p_terms text[], p_vector vector_query, p_sources uuid[], p_seen uuid[], p_total bigint,
     p_average double precision, p_reach int, p_limit int)

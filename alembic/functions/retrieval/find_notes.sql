@@ -1,6 +1,6 @@
--- Returns note candidates as JSON: the notes in p_wanted and the p_near nearest by vector, each as a window of arrays in the
--- order of NoteRow (app/retrieval/candidates.py): the note and its neighbours up to p_reach, in thread order. A note in
--- several windows is repeated in each, which costs less than finding out. Runs with the rights of its caller.
+-- Returns note candidates as JSON: the notes in p_wanted and the p_near nearest by vector, each as a window of arrays
+-- in the order of NoteRow (app/retrieval/candidates.py): the note and its neighbours up to p_reach, in thread order. A
+-- note in several windows is repeated in each, which costs less than finding out. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_notes(
     p_context read_context, p_terms text[], p_vector vector_query, p_near int, p_reach int, p_wanted uuid[])
 RETURNS text
@@ -38,7 +38,7 @@ BEGIN
                        u.note_id, u.terms_length, CASE WHEN u.position IS NOT NULL THEN u.telling END,
                        ts_filter(setweight(
                            CASE WHEN u.updated_at > v_known AND u.version > 1
-                                THEN note_terms_then(v_tenant, v_project, u.note_id, v_known)
+                                THEN note_terms_as_of(v_tenant, v_project, u.note_id, v_known)
                                 ELSE u.terms END, 'A', p_terms), '{a}')::text,
                        e.cosine) ORDER BY u.place) AS units
             FROM (

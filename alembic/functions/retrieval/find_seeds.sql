@@ -1,6 +1,6 @@
--- Returns the entities from which a traversal starts, at most 20: the subjects of these facts that match the context and
--- the filter, the entities of the facts that cite these notes, and the entities of these cards; by the best rank of any of
--- them. Runs with the rights of its caller.
+-- Returns the entities from which a traversal starts, at most 20: the subjects of these facts that match the context
+-- and the filter, the entities of the facts that cite these notes, and the entities of these cards; by the best rank of
+-- any of them. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_seeds(
     p_context read_context, p_filter fact_filter, p_lexical uuid[], p_near uuid[], p_notes uuid[], p_cards uuid[])
 RETURNS uuid[]

@@ -1,6 +1,6 @@
--- A text as it is looked for: letters with accents as plain ones, wide and joined forms as common ones, and of scripts that
--- write no spaces between words every character and every two that stand together (of a query the pairs alone: they say
--- more). Texts of ASCII are as they are, and cost nothing.
+-- Returns a text as it is indexed: letters without accents, compatibility forms as common ones, and in scripts without
+-- spaces every character and every pair of characters (in a query only the pairs, which are more specific). ASCII is
+-- returned as it is.
 CREATE OR REPLACE FUNCTION fold_words(p_text text, p_query boolean DEFAULT false)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE
@@ -14,7 +14,7 @@ BEGIN
     IF octet_length(p_text) = length(p_text) THEN
         RETURN p_text;
     END IF;
-    -- Marks are taken from Latin and Greek letters alone: elsewhere they make another letter of one.
+    -- Only marks of Latin and Greek letters are removed: in other scripts they change the letter.
     v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z\u0370-\u03ff])[\u0300-\u036f]+', '\1', 'g');
     v_text := translate(v_text, 'øØłŁđĐħĦıς', 'oOlLdDhHiσ');
     v_text := replace(replace(replace(replace(v_text, 'ß', 'ss'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe');
@@ -24,7 +24,7 @@ BEGIN
     END IF;
     RETURN (
         SELECT string_agg(CASE WHEN m.parts[1] IS NULL THEN m.parts[2] ELSE (
-            -- Each with the next one beside it: to look up the next by its place would count through all before it.
+            -- Each with the next one by lead(): substr() would count through the text for every character.
             SELECT ' ' || string_agg(CASE
                        WHEN p_query AND length(m.parts[1]) > 1 THEN c.letter || c.following
                        ELSE concat_ws(' ', c.letter, c.letter || c.following) END, ' ' ORDER BY c.place) || ' '

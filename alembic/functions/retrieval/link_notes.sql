@@ -1,6 +1,6 @@
--- Returns for each source the notes that share rare names with it, the strongest first. Names are words that begin with a
--- capital letter, and years. Of each source the five rarest count that are not in the query and that some but few other
--- notes contain. Runs with the rights of its caller.
+-- Returns for each source the notes that share rare names with it, the strongest first. Names are words that begin with
+-- a capital letter, and years. Of each source the five rarest count that are not in the query and that some but few
+-- other notes contain. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION link_notes(
     p_context read_context, p_sources uuid[], p_query text[], p_total bigint, p_average double precision, p_limit int)
 RETURNS TABLE (source_id uuid, note_id uuid, strength double precision)
@@ -49,7 +49,8 @@ BEGIN
         RETURN QUERY
         SELECT v_source.note_id, m.note_id, m.score
         FROM match_notes(
-            ROW(v_terms, ARRAY(SELECT inverse_frequency(d, p_total) ^ 2 FROM unnest(v_counts) d), p_average)::term_query,
+            ROW(v_terms, ARRAY(SELECT inverse_frequency(d, p_total) ^ 2 FROM unnest(v_counts) d),
+                p_average)::term_query,
             v_terms, 1000, p_limit, p_context.known_at, p_context.scope) m
         WHERE m.note_id <> v_source.note_id;
     END LOOP;

@@ -1,6 +1,6 @@
--- Returns the terms of a query, how many units of a kind contain each (see weigh_terms), and the ids of the best units by
--- them, as JSON; with p_limit 0 only the terms. Facts have to match the filter. Needs no vector, so that it can run while
--- the query is embedded. Runs with the rights of its caller.
+-- Returns the terms of a query, how many units of a kind contain each (see weigh_terms), and the ids of the best units
+-- by them, as JSON; with p_limit 0 only the terms. Facts have to match the filter. Needs no vector, so that it can run
+-- while the query is embedded. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION look_up_terms(
     p_context read_context, p_filter fact_filter, p_kind text, p_query text, p_limit int)
 RETURNS text

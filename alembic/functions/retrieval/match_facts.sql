@@ -1,5 +1,5 @@
--- Returns the facts that contain one of the chosen terms and match the context and the filter, the best by BM25 over all
--- terms of the query. Reads at most p_most facts. Runs as the owner, see match_notes.
+-- Returns the facts that contain one of the chosen terms and match the context and the filter, the best by BM25 over
+-- all terms of the query. Reads at most p_most facts. Runs as the owner, see match_notes.
 CREATE OR REPLACE FUNCTION match_facts(
     p_context read_context, p_filter fact_filter, p_terms term_query, p_chosen text[], p_most int, p_limit int)
 RETURNS TABLE (fact_id uuid, score double precision)
@@ -33,7 +33,8 @@ BEGIN
         SELECT f.fact_id, f.terms_length, ts_filter(setweight(f.terms, 'A', p_terms.terms), '{a}') AS terms
         FROM graph_facts f
         CROSS JOIN LATERAL (
-            SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant, v_known)) c(confidence)
+            SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant, v_known)
+        ) c(confidence)
         WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
           AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
           AND (f.suppression = 0 OR (f.suppression = 2 AND v_holds))
@@ -47,7 +48,8 @@ BEGIN
     SELECT f.fact_id, sum(bm25_score(t.idf, f.frequency, f.terms_length, v_average))
     FROM (
         -- unnest in the list of columns: in FROM, each set would be stored before it is read.
-        SELECT w.fact_id, w.terms_length, (w.word).lexeme, cardinality((w.word).positions)::double precision AS frequency
+        SELECT w.fact_id, w.terms_length, (w.word).lexeme,
+               cardinality((w.word).positions)::double precision AS frequency
         FROM (SELECT f.fact_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
     ) f
     JOIN unnest(p_terms.terms, p_terms.idf) t(term, idf) ON t.term = f.lexeme

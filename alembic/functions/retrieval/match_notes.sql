@@ -1,7 +1,7 @@
--- Returns the notes that contain one of the chosen terms, the best by BM25 over all terms of the query. Reads at most p_most
--- notes. Runs as the owner, because the index of terms is not used under a policy: visibility follows from the caller's
--- settings alone, and the policy applies again when a note is read. The tenant is compared by IS NOT DISTINCT FROM so that
--- no other index is chosen.
+-- Returns the notes that contain one of the chosen terms, the best by BM25 over all terms of the query. Reads at most
+-- p_most notes. Runs as the owner, because the index of terms is not used under a policy: visibility follows from the
+-- caller's settings alone, and the policy applies again when a note is read. The tenant is compared by IS NOT DISTINCT
+-- FROM so that no other index is chosen.
 CREATE OR REPLACE FUNCTION match_notes(
     p_terms term_query, p_chosen text[], p_most int, p_limit int, p_known timestamptz, p_scope text)
 RETURNS TABLE (note_id uuid, score double precision)
@@ -39,7 +39,8 @@ BEGIN
     SELECT f.note_id, sum(bm25_score(t.idf, f.frequency, f.terms_length, v_average))
     FROM (
         -- unnest in the list of columns: in FROM, each set would be stored before it is read.
-        SELECT w.note_id, w.terms_length, (w.word).lexeme, cardinality((w.word).positions)::double precision AS frequency
+        SELECT w.note_id, w.terms_length, (w.word).lexeme,
+               cardinality((w.word).positions)::double precision AS frequency
         FROM (SELECT f.note_id, f.terms_length, unnest(f.terms) AS word FROM found f OFFSET 0) w
     ) f
     JOIN unnest(p_terms.terms, p_terms.idf) t(term, idf) ON t.term = f.lexeme

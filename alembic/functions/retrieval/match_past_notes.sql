@@ -1,5 +1,5 @@
--- Returns the best notes by the terms they had at the context's time, of the 5,000 changed last since: the index has only
--- the present terms. Runs with the rights of its caller.
+-- Returns the best notes by the terms they had at the context's time, of the 5,000 changed last since: the index has
+-- only the present terms. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION match_past_notes(p_context read_context, p_terms term_query, p_limit int)
 RETURNS uuid[]
 LANGUAGE plpgsql STABLE
@@ -8,7 +8,7 @@ AS $$
 BEGIN
     RETURN ARRAY(
         SELECT x.note_id FROM (
-            SELECT n.note_id, tsvector_to_array(note_terms_then(
+            SELECT n.note_id, tsvector_to_array(note_terms_as_of(
                        p_context.tenant_id, p_context.project_id, n.note_id, p_context.known_at)) AS terms
             FROM (
                 SELECT n.note_id FROM memory_notes n

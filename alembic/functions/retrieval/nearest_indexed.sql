@@ -1,5 +1,5 @@
--- Returns the units of a kind nearest to a query's vector by the HNSW index, with their cosines, the nearest first; fewer
--- than p_limit when the index gives up. Part of nearest_units, whose settings end what set_config begins here.
+-- Returns the units of a kind nearest to a query's vector by the HNSW index, with their cosines, the nearest first;
+-- fewer than p_limit when the index gives up. Part of nearest_units, whose settings end what set_config begins here.
 CREATE OR REPLACE FUNCTION nearest_indexed(
     p_context read_context, p_filter fact_filter, p_vector vector_query, p_kind text, p_limit int,
     OUT units uuid[], OUT cosines double precision[])
@@ -40,8 +40,8 @@ BEGIN
         WITH near AS MATERIALIZED (
             SELECT e.owner_id, e.vector <#> v_query AS distance FROM embeddings e
             CROSS JOIN LATERAL (
-                SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant,
-                                       v_known) AS confidence, f.source_trust
+                SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant, v_known) AS confidence,
+                       f.source_trust
                 FROM graph_facts f
                 WHERE f.tenant_id = v_tenant AND f.fact_id = e.owner_id
                   AND (v_relations IS NULL OR f.predicate_id = ANY (v_relations))
@@ -53,8 +53,7 @@ BEGIN
               AND h.confidence >= v_confidence AND h.confidence > 0
               AND h.confidence * h.source_trust >= v_trust
               AND (v_contradicted
-                   OR NOT is_overruled(v_tenant, e.owner_id, v_valid, v_known,
-                                       v_confidence, v_trust))
+                   OR NOT is_overruled(v_tenant, e.owner_id, v_valid, v_known, v_confidence, v_trust))
             ORDER BY e.vector::halfvec(384) <#> v_query::halfvec(384) LIMIT p_limit
         )
         SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),
@@ -65,15 +64,14 @@ BEGIN
         EXECUTE format(
             'WITH near AS MATERIALIZED ('
             '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e %2$s'
-            '    AND e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4)'
-            '    AND e.owner_kind = %3$L AND e.model_id = %4$s'
+            '    AND e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'''
+            '    AND ($4::text IS NULL OR e.scope = $4) AND e.owner_kind = %3$L AND e.model_id = %4$s'
             '    ORDER BY e.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) LIMIT $5)'
             'SELECT array_agg(n.owner_id ORDER BY n.distance, n.owner_id),'
             '       array_agg(-n.distance ORDER BY n.distance, n.owner_id) FROM near n',
             p_vector.dimensions, v_condition, p_kind, p_vector.model_id)
         INTO units, cosines
-        USING v_query, v_tenant, v_project, v_scope, p_limit, v_valid,
-              v_known, v_relations, v_confidence, v_trust,
+        USING v_query, v_tenant, v_project, v_scope, p_limit, v_valid, v_known, v_relations, v_confidence, v_trust,
               v_contradicted;
     END IF;
 END

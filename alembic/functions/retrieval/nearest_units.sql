@@ -1,7 +1,7 @@
--- Returns the units of a kind nearest to a query's vector, by cosine, that match the context and, for facts, the filter.
--- Exact where a project has few vectors of the kind or a small share of the index, where a filtered index search loses
--- half of the results; by the index otherwise (see nearest_indexed). Filters apply before the limit. Runs with the rights
--- of its caller, so that the policy applies to every vector.
+-- Returns the units of a kind nearest to a query's vector, by cosine, that match the context and, for facts, the
+-- filter. Exact where a project has few vectors of the kind or a small share of the index, where a filtered index
+-- search loses half of the results; by the index otherwise (see nearest_indexed). Filters apply before the limit. Runs
+-- with the rights of its caller, so that the policy applies to every vector.
 CREATE OR REPLACE FUNCTION nearest_units(
     p_context read_context, p_filter fact_filter, p_vector vector_query, p_kind text, p_limit int)
 RETURNS TABLE (owner_id uuid, cosine double precision)

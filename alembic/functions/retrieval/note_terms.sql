@@ -1,5 +1,5 @@
--- The terms a note is found by: who said it and when, its tags and its words, in the project's language.
--- Runs with the rights of its caller.
+-- Returns the terms of a note: author, date, tags and content, in the language of the project. Runs with the rights of
+-- its caller.
 CREATE OR REPLACE FUNCTION note_terms(
     p_tenant text, p_project text, p_author text, p_occurred_at timestamptz, p_tags text[], p_content text)
 RETURNS tsvector

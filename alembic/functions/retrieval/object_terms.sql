@@ -1,5 +1,5 @@
--- The terms an object is found by: its title, key and labels, and what its properties say (see object_words), in the
--- project's language; word for word when it belongs to no project. Runs with the rights of its caller.
+-- Returns the terms of an object: title, key, labels and properties, in the language of the project; unstemmed when it
+-- belongs to no project. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION object_terms(
     p_tenant text, p_project text, p_title text, p_key text, p_labels text[], p_text text)
 RETURNS tsvector

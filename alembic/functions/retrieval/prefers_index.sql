@@ -1,5 +1,5 @@
--- Returns whether a search for the nearest units of a kind is faster by the index than exact, and as complete. Runs with
--- the rights of its caller.
+-- Returns whether a search for the nearest units of a kind is faster by the index than exact, and as complete. Runs
+-- with the rights of its caller.
 CREATE OR REPLACE FUNCTION prefers_index(p_context read_context, p_model smallint, p_kind text, p_limit int)
 RETURNS boolean
 LANGUAGE plpgsql STABLE

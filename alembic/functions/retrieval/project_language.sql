@@ -1,4 +1,4 @@
--- The text search configuration of a project: what its settings name, or English. Runs with the rights of its caller.
+-- Returns the text search configuration of a project; English by default. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION project_language(p_tenant text, p_project text)
 RETURNS regconfig
 LANGUAGE plpgsql STABLE

@@ -10,6 +10,12 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    -- In variables of their own: fields of a record are slower to read for every edge.
+    v_tenant text := p_context.tenant_id;
+    v_project text := p_context.project_id;
+    v_scope text := p_context.scope;
+    v_valid timestamptz := p_context.valid_at;
+    v_known timestamptz := p_context.known_at;
     v_present boolean := p_context.known_at IS NULL;
 BEGIN
     RETURN QUERY
@@ -29,24 +35,24 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT count(*) AS degree FROM (
                         SELECT FROM entity_edges x
-                        WHERE x.tenant_id = p_context.tenant_id AND x.project_id = p_context.project_id
+                        WHERE x.tenant_id = v_tenant AND x.project_id = v_project
                           AND x.subject_entity_id = s.id
-                          AND (p_context.scope IS NULL OR x.scope = p_context.scope)
+                          AND (v_scope IS NULL OR x.scope = v_scope)
                           AND edge_stands(x.valid_from, x.valid_until, x.created_at, x.closed_at, x.retracted_at,
-                                          p_context.valid_at, p_context.known_at)
+                                          v_valid, v_known)
                         LIMIT 1000) o) d
                 ORDER BY 3 DESC, 1 LIMIT 40
             ) r
             CROSS JOIN LATERAL (
                 SELECT f.fact_id FROM graph_facts f
-                WHERE f.tenant_id = p_context.tenant_id AND f.project_id = p_context.project_id
+                WHERE f.tenant_id = v_tenant AND f.project_id = v_project
                   AND f.subject_entity_id = r.entity_id
-                  AND f.valid_until > CASE WHEN v_present THEN p_context.valid_at ELSE '-infinity' END
-                  AND (p_context.scope IS NULL OR f.scope = p_context.scope)
+                  AND f.valid_until > CASE WHEN v_present THEN v_valid ELSE '-infinity' END
+                  AND (v_scope IS NULL OR f.scope = v_scope)
                   AND (p_filter.relations IS NULL OR f.predicate_id = ANY (p_filter.relations))
                   AND f.confidence * f.source_trust >= CASE WHEN v_present THEN p_filter.min_trust ELSE 0 END
                   AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
-                                  p_context.tenant_id, p_context.valid_at, p_context.known_at)
+                                  v_tenant, v_valid, v_known)
                 ORDER BY f.confidence DESC, f.fact_id DESC LIMIT 20
             ) f
             ORDER BY f.fact_id, r.score DESC, r.hops

@@ -1,5 +1,5 @@
--- Counts anew what a project's notes, facts or objects say, of what everybody in it may read: how many there are, how long they
--- are, and which terms are frequent. What only some may read does not count, so that no score tells of it.
+-- Counts the units of a kind in a project again: how many there are, how long they are, and which terms are frequent.
+-- Only units that everybody in the project may read count, so that no score reveals others.
 CREATE OR REPLACE FUNCTION refresh_lexicon(p_kind text, p_frequent bigint)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -13,7 +13,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_branches uuid[] := main_branches(v_tenant, v_project);
 BEGIN
-    -- Who hides something meanwhile either is waited for, and does not count, or waits, and has all counted anew.
+    -- A transaction that hides units either ends first, or waits and has everything counted again.
     PERFORM FROM lexical_statistics s
     WHERE s.tenant_id = v_tenant AND s.project_id = v_project AND s.kind = p_kind FOR UPDATE;
     INSERT INTO lexical_statistics AS s (tenant_id, project_id, kind, documents, total_length, added, counted_at)

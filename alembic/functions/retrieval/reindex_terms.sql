@@ -1,6 +1,6 @@
--- Reads the words of up to p_limit notes, facts or objects of the project after p_after anew, in its language of now.
--- Answers the last id, NULL when there is no more. What is hidden is read too: it may come back. Objects whose type is
--- not to be found by words stay so.
+-- Computes the terms of up to p_limit notes, facts or objects after p_after again, in the current language of the
+-- project; returns the last id, or NULL when there are no more. Hidden units are included, since they may be restored;
+-- objects whose type is not searchable are not.
 CREATE OR REPLACE FUNCTION reindex_terms(p_kind text, p_after uuid, p_limit int)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -18,7 +18,7 @@ BEGIN
             ORDER BY n.note_id LIMIT p_limit);
         UPDATE memory_notes n
         SET terms = note_terms(v_tenant, v_project, n.author, n.occurred_at, n.tags, n.content),
-            telling = count_telling(v_tenant, v_project, n.content)
+            telling = count_content_terms(v_tenant, v_project, n.content)
         WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_ids);
     ELSIF p_kind = 'object' THEN
         v_ids := ARRAY(
@@ -27,7 +27,7 @@ BEGIN
             WHERE b.tenant_id = v_tenant AND b.project_id = v_project
             ORDER BY o.canonical_id LIMIT p_limit);
         UPDATE graph_objects o
-        SET terms = object_terms(v_tenant, v_project, o.title, o.key, o.labels, object_words(o.properties))
+        SET terms = object_terms(v_tenant, v_project, o.title, o.key, o.labels, object_text(o.properties))
         FROM branches b
         WHERE b.tenant_id = v_tenant AND b.project_id = v_project AND o.tenant_id = v_tenant
           AND o.branch_id = b.branch_id AND o.canonical_id = ANY (v_ids)

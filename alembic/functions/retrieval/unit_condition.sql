@@ -1,5 +1,6 @@
--- Returns the SQL that joins a unit e with what it has to satisfy, ending in a WHERE clause; empty when there is nothing.
--- Parameters: $2 tenant, $6 valid_at, $7 known_at, $8 relations, $9 min_confidence, $10 min_trust, $11 contradicted too.
+-- Returns the SQL that joins a unit e with what it has to satisfy, ending in a WHERE clause; empty when there is
+-- nothing. Parameters: $2 tenant, $6 valid_at, $7 known_at, $8 relations, $9 min_confidence, $10 min_trust, $11
+-- contradicted too.
 CREATE OR REPLACE FUNCTION unit_condition(p_kind text, p_known timestamptz)
 RETURNS text
 LANGUAGE sql IMMUTABLE

@@ -1,6 +1,6 @@
--- The terms of a query, and how many documents of a kind have each; how many there are, and how long they are on average.
--- Of frequent terms the project's statistics tell, of the others the index; without statistics both are counted, up to a
--- bound. Runs with the rights of its caller.
+-- Returns the terms of a query and how many units of a kind contain each, the number of units and their average length.
+-- Uses the project's statistics for frequent terms and the index for others; without statistics both are counted, up to
+-- a limit. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION weigh_terms(
     p_tenant text, p_project text, p_kind text, p_query text, p_terms int,
     OUT terms text[], OUT documents bigint[], OUT total bigint, OUT average double precision)
@@ -43,7 +43,7 @@ BEGIN
         SELECT FROM jobs j
         WHERE j.tenant_id = p_tenant AND j.kind = 'reindex' AND j.project_id = p_project
           AND j.status IN ('pending', 'leased')) THEN
-        -- What was not read anew yet has its words as they are written.
+        -- Units that are not reindexed yet have unfolded terms.
         terms := terms || ARRAY(
             SELECT t.lexeme FROM unnest(to_tsvector(v_language, p_query)) t WHERE t.lexeme <> ALL (terms)
             ORDER BY t.positions[1], t.lexeme LIMIT p_terms);
@@ -51,7 +51,7 @@ BEGIN
     IF p_kind = 'object' AND EXISTS (
         SELECT FROM branches b JOIN graph_objects o ON o.tenant_id = p_tenant AND o.branch_id = b.branch_id
         WHERE b.tenant_id = p_tenant AND b.project_id IS NULL AND b.name = 'main') THEN
-        -- What belongs to no project is found by its words as they are written.
+        -- Objects of no project have unstemmed terms.
         terms := ARRAY(
             SELECT t.lexeme FROM unnest(to_tsvector('simple', v_query)) t
             WHERE t.lexeme <> ALL (terms) AND to_tsvector(v_language, t.lexeme) <> ''::tsvector

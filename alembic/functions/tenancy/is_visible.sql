@@ -1,5 +1,5 @@
--- Returns whether an agent with these gardens may see a row of this scope, agent and garden: the rule of the policies, for
--- functions of the owner, to which policies don't apply. Plain SQL without settings, so that it is inlined.
+-- Returns whether an agent with these gardens may see a row of this scope, agent and garden: the rule of the policies,
+-- for functions of the owner, to which policies don't apply. Plain SQL without settings, so that it is inlined.
 CREATE OR REPLACE FUNCTION is_visible(
     p_scope text, p_row_agent text, p_garden uuid, p_agent text, p_gardens uuid[])
 RETURNS boolean

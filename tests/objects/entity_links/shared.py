@@ -26,7 +26,7 @@ OLD = "supersedes_id, change_summary, written_by, created_at"
 OLD_VALUES = "%(supersedes)s, %(summary)s, 'robin', clock_timestamp()"
 HEAD = "created_at, updated_at, terms, embed_text"
 HEAD_VALUES = """clock_timestamp(), clock_timestamp(),
-    object_terms(%(tenant)s, %(project)s, %(title)s, %(key)s, %(labels)s, object_words(%(properties)s)),
+    object_terms(%(tenant)s, %(project)s, %(title)s, %(key)s, %(labels)s, object_text(%(properties)s)),
     %(embed_text)s"""
 EDGE = "created_at, updated_at, one_src, one_dst"
 EDGE_VALUES = "clock_timestamp(), clock_timestamp(), %(one_src)s, %(one_dst)s"

@@ -45,8 +45,8 @@ def reader(database: TestDatabase) -> Iterator[Reader]:
 
 def test_all_that_properties_say_is_collected_and_not_what_they_are_called(superuser: Superuser) -> None:
     said = superuser.execute(
-        "SELECT object_words(%s::jsonb) AS words, object_words('{}') AS none, "
-        "length(object_words(jsonb_build_object('a', repeat('word ', 50000)))) AS bound",
+        "SELECT object_text(%s::jsonb) AS words, object_text('{}') AS none, "
+        "length(object_text(jsonb_build_object('a', repeat('word ', 50000)))) AS bound",
         ('{"name": "Ada", "deep": {"list": ["one", {"two": 2, "yes": true, "no": null}], "far": {"x": "three"}}}',),
     ).fetchone()
     assert said is not None

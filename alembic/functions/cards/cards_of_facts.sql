@@ -1,6 +1,5 @@
--- The cards that tell, or would tell, of these facts: those of their subject, scope and owner. Runs with the rights of
--- its caller.
-CREATE OR REPLACE FUNCTION cards_telling(p_tenant text, p_project text, p_facts uuid[])
+-- Returns the cards that show these facts, by subject, scope and owner. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION cards_of_facts(p_tenant text, p_project text, p_facts uuid[])
 RETURNS uuid[]
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan

@@ -1,6 +1,6 @@
--- The terms a note was found by at a time, when it said something else or somebody else said it. Runs with the rights of
--- its caller.
-CREATE OR REPLACE FUNCTION note_terms_then(p_tenant text, p_project text, p_note uuid, p_known timestamptz)
+-- Returns the terms that a note had at p_known, when its text, author, date or tags were different. Runs with the
+-- rights of its caller.
+CREATE OR REPLACE FUNCTION note_terms_as_of(p_tenant text, p_project text, p_note uuid, p_known timestamptz)
 RETURNS tsvector
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,6 +1,6 @@
--- How many different terms a text has outside of its questions: little, where somebody only asks or nods.
+-- Returns how many different terms a text has outside of its questions; few, where somebody only asks or agrees.
 -- Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION count_telling(p_tenant text, p_project text, p_content text)
+CREATE OR REPLACE FUNCTION count_content_terms(p_tenant text, p_project text, p_content text)
 RETURNS int
 LANGUAGE plpgsql STABLE
 AS $$
