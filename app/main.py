@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -92,25 +92,6 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         *(module.provide(context) for module in modules_of("dependencies")),
     ]
 
-    @asynccontextmanager
-    async def lifespan(_: Litestar) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(database.close)
-            try:
-                await database.open()
-                await check_policies(database, strict=settings.rls_policy_strict)
-                for part in provided:
-                    if part.check is not None:
-                        await part.check()
-            except AppError as problem:
-                # The server that runs us keeps such failures to itself.
-                log.error("start_refused", code=problem.code, message=problem.message)
-                raise
-            cursors.load(await _cursor_secret(database, settings))
-            for part in provided:
-                _run_alongside(stack, part)
-            yield
-
     values: dict[str, Any] = {
         "db": database,
         "cursors": cursors,
@@ -137,7 +118,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         exception_handlers={Exception: handle_error},
         request_class=ApiRequest,
         request_max_body_size=settings.max_body_bytes,
-        lifespan=[lifespan],
+        lifespan=[lambda _: _running(database, settings, cursors=cursors, provided=provided)],
         state=State({"authenticator": authenticator, "limiter": limiter}),
         openapi_config=openapi_config(),
         logging_config=None,
@@ -145,6 +126,29 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     )
     _finish_routes(app)
     return app
+
+
+@asynccontextmanager
+async def _running(
+    db: Database, settings: Settings, *, cursors: CursorSigner, provided: Sequence[Provided]
+) -> AsyncGenerator[None]:
+    """Open the database, check it and run background tasks as long as the application runs."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(db.close)
+        try:
+            await db.open()
+            await check_policies(db, strict=settings.rls_policy_strict)
+            for part in provided:
+                if part.check is not None:
+                    await part.check()
+        except AppError as problem:
+            # The server process would not report the reason.
+            log.error("start_refused", code=problem.code, message=problem.message)
+            raise
+        cursors.load(await _cursor_secret(db, settings))
+        for part in provided:
+            _run_alongside(stack, part)
+        yield
 
 
 def _run_alongside(stack: AsyncExitStack, part: Provided) -> None:

@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,14 +64,17 @@ def superuser_conninfo() -> Iterator[str]:
     # Reachable for the account PostgreSQL runs as when the tests run as root.
     home.chmod(0o755)
     server = EmbeddedServer(home)
-    server.start()
-    conninfo = server.conninfo(user="postgres", dbname="postgres")
-    try:
-        without_durability(conninfo)
-        yield conninfo
-    finally:
-        server.release()
-        shutil.rmtree(home, ignore_errors=True)
+    # Also when this process is killed: a server ends by itself once its folder is gone.
+    cleaning = ["/bin/sh", "-c", 'cat > /dev/null; rm -rf "$0"', str(home)]
+    with subprocess.Popen(cleaning, stdin=subprocess.PIPE, start_new_session=True):
+        server.start()
+        conninfo = server.conninfo(user="postgres", dbname="postgres")
+        try:
+            without_durability(conninfo)
+            yield conninfo
+        finally:
+            server.release()
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def without_durability(conninfo: str) -> None:

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 @contextmanager
 def database_of(settings: Settings, *, say: Say, watch: bool = False) -> Generator[Settings]:
-    """The settings with both addresses filled in; the embedded server runs at least as long as this block.
+    """Yield the settings with both database URLs, and keep the embedded server running for the block.
 
     With `watch`, a server that dies in the meantime is started again.
     """

@@ -206,7 +206,12 @@ class HotPool:
         )
         if self._tuned:
             # Statements here only call functions, which plan their own queries.
-            await made.execute("SET plan_cache_mode = force_generic_plan")
+            try:
+                await made.execute("SET plan_cache_mode = force_generic_plan")
+            except BaseException:
+                # Also when the request is cancelled now: nobody else knows of this connection.
+                await made.close()
+                raise
         return HotConnection(made, prepared=self._prepared)
 
     async def close_idle(self) -> None:

@@ -17,7 +17,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 KeyKind = Literal["agent", "admin"]
 Role = Literal["admin", "writer", "reader"]
 Visibility = Literal["agent_private", "project_shared", "org_shared", "public"]
-# The words other systems use for the same scopes.
+# Names that other systems use for the same scopes.
 VisibilityIn = Literal[
     "agent_private", "local", "project_shared", "team", "team_shared", "org_shared", "company", "public"
 ]
@@ -30,7 +30,7 @@ SYNONYMS: dict[str, Visibility] = {
 
 
 def is_agent_id(text: str) -> bool:
-    """Whether a path segment can name an agent."""
+    """Return whether a path segment can be the id of an agent."""
     return re.match(AGENT_FORM, text) is not None
 
 

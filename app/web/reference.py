@@ -116,7 +116,7 @@ ERROR_RESPONSES = {
 
 
 def also(status: int, body: Any, text: str) -> dict[int, ResponseSpec]:
-    """A second way in which an operation may succeed."""
+    """Return the documentation of a second successful response."""
     return {status: ResponseSpec(data_container=body, description=text, generate_examples=False)}
 
 
@@ -150,7 +150,7 @@ class ReferencePage(OpenAPIRenderPlugin):
         self._page = (Path(__file__).parent / "reference.html").read_bytes()
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        """The page; it fetches the document itself."""
+        """Return the page, which fetches the document by itself."""
         return self._page
 
 
@@ -164,7 +164,7 @@ class ReferenceRouter(Router):
 
 
 def openapi_config() -> OpenAPIConfig:
-    """The OpenAPI document at /schema/openapi.json, the page at /schema."""
+    """Return the configuration of the OpenAPI document at /schema/openapi.json and the page at /schema."""
     return OpenAPIConfig(
         title="Palimpsest",
         version=__version__,
@@ -266,7 +266,7 @@ def _structures(kind: type) -> Iterator[type]:
 
 @cache
 def _texts(module: str) -> dict[str, tuple[str | None, dict[str, str]]]:
-    """What stands in quotes below each class and each of its fields."""
+    """Return the docstrings of the classes of a module and of their fields."""
     found: dict[str, tuple[str | None, dict[str, str]]] = {}
     for node in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(node, ast.ClassDef):

@@ -56,7 +56,7 @@ BEGIN
                               WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
                                 AND (fold_name(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before))
                                      ~ v_hold.pattern
-                                    OR says(h.before, v_hold.pattern)))));
+                                    OR json_matches(h.before, v_hold.pattern)))));
     END LOOP;
     RETURN v_protected;
 END
