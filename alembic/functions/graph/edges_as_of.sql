@@ -13,7 +13,8 @@ AS $$
         SELECT t.entity_id, t.edge_id, t.confidence
         FROM (
             SELECT u.entity_id, u.edge_id, u.source_trust,
-                   past_confidence(u.edge_id, u.confidence, u.weighed_at, u.retracted_at, p_tenant, p_known) AS confidence,
+                   past_confidence(u.edge_id, u.confidence, u.weighed_at, u.retracted_at, p_tenant, p_known)
+                       AS confidence,
                    end_known_at(u.edge_id, u.valid_until, u.closed_at, p_tenant, p_known) AS ends
             FROM (
                 SELECT x.object_entity_id AS entity_id, x.edge_id, x.confidence, x.source_trust, x.valid_until,
