@@ -17,10 +17,10 @@ class CardValue(Read, frozen=True, kw_only=True):
 
 
 class CardRead(Read, frozen=True, kw_only=True):
-    """What is known of an entity in one scope and garden; in the form of a fact, but no fact: it does not decay."""
+    """A summary of an entity in one scope and garden, in the form of a fact; it does not decay."""
 
     card_id: UUID | None
-    """null only on a card of another time whose place has none today."""
+    """null only on a card at another time that has no stored card today."""
     entity: EntityBrief
     relation: Literal["memory:card"] = "memory:card"
     value: CardValue
@@ -28,19 +28,19 @@ class CardRead(Read, frozen=True, kw_only=True):
     scope: Visibility
     garden_id: UUID | None
     confidence: float = 1.0
-    """That there is such a card; how sure its facts are, each says for itself."""
+    """Always 1; the table in the card has the confidence of each fact."""
     card_stale: bool
-    """Whether its facts changed since, or it is too old; then it is being made anew."""
+    """Whether its facts changed since it was built, or it is too old; it is then rebuilt."""
     facts: int
-    """How many it shows."""
+    """How many facts it shows."""
     omitted: int
-    """How many there was no room for."""
+    """How many facts were omitted for lack of space."""
     built_at: datetime
-    """When what it tells was so."""
+    """The time its facts were read at."""
 
 
 class ShownCard(Read, frozen=True, kw_only=True):
-    """Which card stood beside the results of a recall: of whom, and of when, but nothing that it told."""
+    """The card of a recall response as a trace stores it, without its text."""
 
     card_id: UUID
     entity_id: UUID
@@ -53,8 +53,8 @@ class ShownCard(Read, frozen=True, kw_only=True):
 
 
 class ReplayedCard(Read, frozen=True, kw_only=True):
-    """A card that was shown, made again from the facts of then; `exists` is false for one whose facts were forgotten
-    since or may not be read, and after its entity was merged into another."""
+    """A card of a trace, built again from the facts of then; `exists` is false when these were erased or are not
+    readable, or the entity was merged into another."""
 
     card_id: UUID
     scope: Visibility
@@ -72,4 +72,4 @@ class CardList(Read, frozen=True, kw_only=True):
     cards: list[CardRead]
     next_cursor: str | None
     force_refresh_timeout: bool | UnsetType = UNSET
-    """Only when `force_refresh` took too long: then the cards are as they were."""
+    """Only when `force_refresh` took too long and the cards were not rebuilt."""

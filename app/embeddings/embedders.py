@@ -96,7 +96,7 @@ class GuardedEmbedder:
             vectors = await self._call(texts, query=query)
         except ProviderError as problem:
             if await self._is_input_at_fault(problem, query=query):
-                refused = InputRefused(f"{self.model.name} answers, but not for this input: {problem.message}")
+                refused = InputRefused(f"{self.model.name} works, but refuses this input: {problem.message}")
                 self._report(refused, len(texts))
                 raise refused from problem
             self._report(problem, len(texts))

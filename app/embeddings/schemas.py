@@ -13,7 +13,7 @@ Pattern = Annotated[str, Meta(min_length=1, max_length=200)]
 
 class RedactionCreate(Create, frozen=True, kw_only=True):
     pattern: Pattern
-    """A regular expression of PostgreSQL, without back-references; upper and lower case are alike."""
+    """A regular expression of PostgreSQL without back-references; case-insensitive."""
 
 
 class RedactionRead(Read, frozen=True, kw_only=True):
@@ -31,5 +31,5 @@ class RedactionCreated(Read, frozen=True, kw_only=True):
 class RedactionList(Read, frozen=True, kw_only=True):
     redactions: list[RedactionRead]
     built_in: list[str]
-    """What is redacted for every tenant."""
+    """The patterns that apply to every tenant."""
     next_cursor: str | None

@@ -13,7 +13,7 @@ Direction = Literal["out", "in", "both"]
 
 
 class PathStep(Read, frozen=True, kw_only=True):
-    """One fact on the way, from the nearer entity to the farther one."""
+    """One fact of a path, from the nearer entity to the farther one."""
 
     origin: UUID = msgspec.field(name="from")
     relation: str
@@ -26,14 +26,14 @@ class PathStep(Read, frozen=True, kw_only=True):
 class NeighborRead(Read, frozen=True, kw_only=True):
     entity: EntityBrief
     relation: str
-    """Of the last fact on the path; so are confidence and source_trust."""
+    """Of the last fact of the path, like confidence and source_trust."""
     hops: int
     confidence: float
     source_trust: float
     path: list[PathStep]
-    """A shortest one; among those the surest last fact decides."""
+    """A shortest path; among several, the one whose last fact has the highest confidence."""
     tombstone_status: TombstoneStatus | UnsetType = UNSET
-    """Only on what an administrator reads at a past time although a legal hold hides it."""
+    """Only for administrators who read at a past time what a legal hold hides."""
 
 
 class NeighborList(Read, frozen=True, kw_only=True):
@@ -42,8 +42,8 @@ class NeighborList(Read, frozen=True, kw_only=True):
     neighbors: list[NeighborRead]
     next_cursor: str | None
     total_hint: int
-    """How many there are on all pages."""
+    """How many neighbors there are on all pages."""
     truncated: bool
-    """Whether a bound left edges or entities out: the surest were kept."""
+    """Whether a limit left out edges or entities; those of highest confidence are kept."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""

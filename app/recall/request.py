@@ -15,7 +15,7 @@ from app.recall.schemas import MAX_BUDGET, MAX_DEPTH, RecallAsk, Weights
 from app.retrieval.trust import LOW_TRUST
 from app.tenancy.schemas import SYNONYMS, Visibility
 
-# A thousandth, and room for floating point errors.
+# A thousandth, with a margin for floating point errors.
 WEIGHTS_TOLERANCE = 0.001 + 1e-9
 DEBUG_SCOPE = "graph:search:debug"
 READ_SCOPES = {"facts": "facts:read", "notes": "notes:read"}

@@ -30,7 +30,7 @@ RelationName = Annotated[str, Meta(min_length=1, extra_json_schema={"extra": REL
 
 
 class Weights(Create, frozen=True, kw_only=True):
-    """How much each channel counts, from 0 to 1; together 1, give or take a thousandth."""
+    """The weight of each channel, from 0 to 1; the sum must be 1 within a thousandth."""
 
     lexical: float = 0.0
     vector: float = 0.0
@@ -41,48 +41,48 @@ DEFAULT_WEIGHTS = Weights(lexical=0.3, vector=0.5, graph=0.2)
 
 
 class RecallAsk(Create, frozen=True, kw_only=True):
-    """What to bring back."""
+    """A recall request."""
 
     query: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
-    """In the user's own words. `intent` means the same."""
+    """What to look for, in the user's own words. `intent` is a synonym."""
     intent: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
     token_budget: Annotated[int, Meta(extra_json_schema={"extra": BUDGET_BOUNDS})] = 2000
-    """How many tokens the results may take; a result takes 40 and a quarter of its bytes."""
+    """How many tokens the results may use; a result uses 40 plus a quarter of its bytes."""
     max_results: Annotated[int, Meta(ge=1, le=200)] = 50
     include: Annotated[list[Kind], Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["facts", "notes"])
     depth: Annotated[int, Meta(extra_json_schema={"extra": DEPTH_BOUNDS})] = 1
-    """How many edges away from what was found to look for facts: 0 to 2."""
+    """How many edges to follow from what was found: 0 to 2."""
     weights: Weights = DEFAULT_WEIGHTS
     fusion: Fusion = "weighted_sum"
     lambda_mmr: Share = 0.7
-    """1: by score alone. Less: the less alike the better."""
+    """MMR: 1 ranks by score alone, less avoids repetition."""
     min_confidence: Share = 0.1
     include_low_trust: bool = False
-    """Also facts whose confidence times source_trust is under .2."""
+    """Include facts whose confidence times source_trust is below 0.2."""
     include_contradicted: bool = False
-    """Also those of contradicting facts that are not preferred."""
+    """Include facts that a preferred fact contradicts."""
     entity: EntityName | UnsetType = UNSET
-    """All about one entity: its facts by score, and its card. `entity_uri` means the same."""
+    """Only facts and notes about this entity, and its memory card. `entity_uri` is a synonym."""
     entity_uri: EntityName | UnsetType = UNSET
     relation: RelationName | UnsetType = UNSET
-    """Only facts by this predicate. `predicate` means the same."""
+    """Only facts with this predicate. `predicate` is a synonym."""
     predicate: RelationName | UnsetType = UNSET
     scope: VisibilityIn | None = None
-    """Only what has this visibility."""
+    """Only this visibility scope."""
     as_of: Annotated[str, Meta(extra_json_schema={"extra": {"format": "date-time"}})] | None = None
-    """As it was known at this time (scope history:as_of)."""
+    """What was recorded at this time (scope history:as_of)."""
     valid_at: Moment | None = None
-    """What was valid at this time; now, or as_of, when absent."""
+    """What was valid at this time; default now, or as_of."""
     force_refresh: bool = False
-    """Have the entity's card made anew first, within half a second."""
+    """Rebuild the entity's card first, within half a second."""
     recency: bool = False
-    """Let notes fade with age as facts do."""
+    """Lower the scores of notes by their age, as for facts."""
     graph_boost: bool = False
-    """Lift notes about the entities that the query names, where the project has its graph_enabled."""
+    """Raise notes about the entities that the query names, in projects with graph_enabled."""
     rendered: bool = False
-    """Also as one text, ready for a prompt."""
+    """Return the results also as one text for a prompt."""
     debug: bool = False
-    """Also how each score came about (scope graph:search:debug)."""
+    """Return the parts of each score too (scope graph:search:debug)."""
 
 
 class ValueRead(Read, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class ValueRead(Read, frozen=True, kw_only=True):
 
 
 class RecalledFact(FactRead, frozen=True, kw_only=True, tag_field="kind", tag="fact"):
-    """A fact that was recalled: as it is read alone, and with its score."""
+    """A recalled fact, with its score."""
 
     id: UUID
     entity: str
@@ -101,11 +101,11 @@ class RecalledFact(FactRead, frozen=True, kw_only=True, tag_field="kind", tag="f
     hops: int
     card_stale: bool = False
     provenance_of: UUID | UnsetType = UNSET
-    """That fact of the answer was concluded from it."""
+    """The fact of the response that was derived from this one."""
 
 
 class RecalledNote(Read, frozen=True, kw_only=True, tag_field="kind", tag="note"):
-    """A note that was recalled."""
+    """A recalled note, with its score."""
 
     id: UUID
     note_id: UUID
@@ -124,7 +124,7 @@ class RecalledNote(Read, frozen=True, kw_only=True, tag_field="kind", tag="note"
 
 
 class ScoreRead(Read, frozen=True, kw_only=True):
-    """How a score came about."""
+    """The parts of a score."""
 
     id: UUID
     kind: Literal["fact", "note"]
@@ -141,7 +141,7 @@ class ScoreRead(Read, frozen=True, kw_only=True):
 
 
 class EmbeddingRead(Read, frozen=True, kw_only=True):
-    """The model a query was embedded with."""
+    """The model that embedded the query."""
 
     model: str
     version: int
@@ -149,32 +149,32 @@ class EmbeddingRead(Read, frozen=True, kw_only=True):
 
 
 class BoostRead(Read, frozen=True, kw_only=True):
-    """What the boost by the graph did."""
+    """The effect of the graph boost."""
 
     notes: int
     """How many notes are about the entities that the query names."""
     timed_out: bool
-    """Whether its time was over before it had found all."""
+    """Whether the time limit ended the search for them."""
 
 
 class RecallMeta(Read, frozen=True, kw_only=True):
-    """What the answer was made of."""
+    """How the response was made."""
 
     channels: list[Channel]
-    """Those that took part; one that is out of order is missing here."""
+    """The channels used; one that is unavailable is missing."""
     degraded: bool
-    """Whether a channel that was asked for is out of order."""
+    """Whether a requested channel was unavailable."""
     fusion: str
     normalization_version: str
     candidates: int
     embedding: EmbeddingRead | None
     graph_boost: BoostRead | UnsetType = UNSET
     reranked: bool | UnsetType = UNSET
-    """Whether the project's reranker has ordered the head; false: it failed or was late, and the order is as it was."""
+    """Whether the project's reranker ordered the first results; false when it failed or was late."""
 
 
 class TooLong(Read, frozen=True, kw_only=True):
-    """One of the best that takes more tokens than the whole budget."""
+    """One of the best results, which exceeds the whole token budget."""
 
     kind: Literal["fact", "note"]
     id: UUID
@@ -192,7 +192,7 @@ class RecallRead(Read, frozen=True, kw_only=True):
     force_refresh_timeout: bool | UnsetType = UNSET
     truncated: bool
     too_long: list[TooLong] | UnsetType = UNSET
-    """Only where there are such: ask with a larger `token_budget`, or read them by their ids."""
+    """Only if there are any: repeat with a larger `token_budget`, or read them by id."""
     scores_debug: list[ScoreRead] | None
     rendered: str | UnsetType = UNSET
     trace_id: UUID
@@ -201,7 +201,7 @@ class RecallRead(Read, frozen=True, kw_only=True):
 
 
 class SeenFact(Read, frozen=True, kw_only=True):
-    """What changes about a fact, as it was when it was shown."""
+    """The fields of a fact that can change, as they were when it was returned."""
 
     valid_to: datetime | None
     closed_at: datetime | None
@@ -218,13 +218,13 @@ class TraceResult(Read, frozen=True, kw_only=True):
     score: float
     hops: int | UnsetType = UNSET
     provenance_of: UUID | UnsetType = UNSET
-    """That fact of the answer was concluded from it."""
+    """The fact of the response that was derived from this one."""
     seen: SeenFact | UnsetType = UNSET
-    """Only of a fact that the caller may read to this day; so is `provenance_of`."""
+    """Only for a fact that the caller may still read; the same applies to `provenance_of`."""
 
 
 class TraceRead(Read, frozen=True, kw_only=True):
-    """What was asked, as whom and when, and what was returned."""
+    """A recall request, who made it and when, and its results."""
 
     trace_id: UUID
     agent_id: str
@@ -238,7 +238,7 @@ class TraceRead(Read, frozen=True, kw_only=True):
 
 
 class ReplayedResult(Read, frozen=True, kw_only=True):
-    """What stood at that place then; `exists` is false for what was forgotten since or may not be read."""
+    """A result as it was then; `exists` is false when it was erased since or may not be read."""
 
     kind: Literal["fact", "note"]
     id: UUID
@@ -254,5 +254,5 @@ class ReplayRead(Read, frozen=True, kw_only=True):
     trace: TraceRead
     results: list[ReplayedResult]
     memory_card: ReplayedCard | None
-    """The card that stood beside them."""
+    """The memory card of the response."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET

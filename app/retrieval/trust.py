@@ -1,4 +1,4 @@
-"""How far a source is trusted: t() of what is known of it."""
+"""Trust: how reliable a source is, from 0 to 1, by its identity, history and authority."""
 
 from datetime import timedelta
 from typing import Literal
@@ -25,7 +25,7 @@ AUTHORITY: dict[Authority, float] = {
     "other": 0.2,
 }
 MODE: dict[TrustMode, float] = {"enforce": 1.0, "warn": 0.6, "off": 0.2}
-# What is trusted of a fact that names no source.
+# The trust in a fact without a source.
 UNKNOWN_TRUST = 0.5
 # Below this, confidence times trust counts as low.
 LOW_TRUST = 0.2
@@ -47,7 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_history(record: Record) -> float:
-    """How its facts fared so far."""
+    """Return the score of a source's facts so far."""
     if record.blocklisted:
         return 0.0
     if record.failures and record.failures >= FAILING_SHARE * record.facts:
@@ -58,7 +58,7 @@ def judge_history(record: Record) -> float:
 
 
 def judge_source(record: Record, mode: TrustMode) -> float:
-    """t(): identity, history, authority and mode, weighed; nothing for who is blocklisted."""
+    """Return the trust in a source: the weighted sum of its signals; 0 when it is blocklisted."""
     if record.blocklisted:
         return 0.0
     total = (

@@ -75,7 +75,7 @@ async def test_8a_d11_a_text_that_a_provider_fails_on_is_put_off_alone(bench: Be
     assert str(line["owner_id"]) == poison
     assert (line["attempts"], line["last_error"]) == (
         1,
-        "provider_refused_input: fake/words answers, but not for this input: fake/words answered 500.",
+        "provider_refused_input: fake/words works, but refuses this input: fake/words answered 500.",
     )
     assert started + timedelta(seconds=20) < line["available_at"] < failed + timedelta(seconds=37)
     assert {job["last_error"] for job in bench.jobs} <= {None}
