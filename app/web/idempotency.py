@@ -27,8 +27,8 @@ from app.outcomes import Outcome
 from app.web import queries
 
 KEPT_FOR = timedelta(hours=24)
-# Errors that are not stored: 400 and 413 mean a malformed body, to be corrected under the same key; the others depend on
-# the caller or the moment, not on the request.
+# Errors that are not stored: after 400 and 413 the caller corrects the body and sends it under the same key; the others
+# depend on the caller or the moment, not on the request.
 NOT_STORED = frozenset({400, 401, 403, 413, 429})
 
 UseCase = Callable[[Session], Awaitable[Outcome[Any]]]
