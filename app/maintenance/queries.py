@@ -16,7 +16,7 @@ PURGE_LINKS = "SELECT * FROM purge_links(%(before)s, %(limit)s)"
 PURGE_VECTORS = "SELECT purge_vectors(%(before)s, %(limit)s) AS vectors"
 PURGE_NOTES = "SELECT * FROM purge_notes(%(before)s, %(limit)s)"
 PURGE_HISTORY = "SELECT purge_history(%(before)s, %(limit)s) AS history"
-PURGE_RECORDS = "SELECT purge_records(%(what)s, %(before)s, %(limit)s) AS gone"
+PURGE_RECORDS = "SELECT purge_records(%(what)s, %(before)s, %(limit)s) AS purged"
 
 # Responses stored for an Idempotency-Key whose time is over.
 DELETE_EXPIRED_RESPONSES = text("DELETE FROM idempotency_keys k WHERE k.tenant_id = :tenant AND k.expires_at <= :now")

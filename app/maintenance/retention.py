@@ -35,5 +35,5 @@ async def sweep(db: Database, who: Scope, *, now: datetime | None = None) -> Row
     counts: Row = {}
     for name, query, kept, more in STEPS:
         (row,) = await db.query(who, query, {"before": moment - kept, "limit": BATCH, **more})
-        counts |= {name: row["gone"]} if "gone" in row else row
+        counts |= {name: row["purged"]} if "purged" in row else row
     return {**counts, "full": any(count >= BATCH for count in counts.values())}

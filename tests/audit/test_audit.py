@@ -1,4 +1,4 @@
-"""The audit log: every act of weight, ids only, sealed into a chain that shows what was done to it."""
+"""The audit log: every administrative action and write, ids only, sealed into a chain that shows tampering."""
 
 import json
 import threading

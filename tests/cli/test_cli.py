@@ -89,7 +89,7 @@ def test_a_setting_that_cannot_be_used_is_named() -> None:
     assert "DATABASE_URL" in ended.stderr
 
 
-def test_a_database_that_does_not_answer_is_told_without_a_traceback() -> None:
+def test_an_unreachable_database_is_reported_without_a_traceback() -> None:
     for command in (["serve", "--no-worker"], ["worker"], ["tenants", "list"], ["migrate"]):
         ended = palimpsest(*command, DATABASE_URL="postgresql://palimpsest_app@127.0.0.1:1/none", PORT="18999")
         assert ended.returncode == 1, command
@@ -161,9 +161,7 @@ def test_a_password_with_a_stray_percent_sign_is_refused_without_showing_it() ->
     assert "s3cret" not in ended.stderr + ended.stdout
 
 
-def test_what_goes_wrong_is_told_without_a_traceback(
-    database: TestDatabase, empty_database: str, tmp_path: Path
-) -> None:
+def test_errors_are_reported_without_a_traceback(database: TestDatabase, empty_database: str, tmp_path: Path) -> None:
     from psycopg.conninfo import make_conninfo
 
     from tests.conftest import as_url

@@ -165,7 +165,7 @@ def test_when_the_database_dies_the_service_says_so_and_brings_it_back(home: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signals", [[signal.SIGHUP], [signal.SIGINT, signal.SIGINT]], ids=["closed terminal", "twice"])
-def test_it_stops_at_once_and_starts_nobody_anew(home: Path, signals: list[signal.Signals]) -> None:
+def test_it_stops_at_once_and_restarts_no_process(home: Path, signals: list[signal.Signals]) -> None:
     running = ready(start(home))
     deadline = time.monotonic() + 60
     while "worker_started" not in running.output() and time.monotonic() < deadline:
@@ -198,7 +198,7 @@ def test_a_worker_whose_supervisor_is_gone_ends_by_itself(home: Path) -> None:
     assert alive == []
 
 
-def test_a_port_in_use_is_told_clearly(home: Path) -> None:
+def test_a_port_in_use_is_reported_clearly(home: Path) -> None:
     import socket
 
     with socket.socket() as taken:

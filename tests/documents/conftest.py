@@ -14,7 +14,7 @@ from tests.documents.web import Web, serve_web
 from tests.facts.conftest import admin, elsewhere, keys, rival, robin, superuser, wren  # noqa: F401
 from tests.service import RunningService, spawn, start_service, stop
 
-INTRANET = {"DOCUMENT_FETCH_NETWORKS": "127.0.0.2/32", "DOCUMENT_FETCH_SECONDS": "2"}
+INTRANET = {"DOCUMENT_FETCH_NETWORKS": "127.0.0.2/32", "DOCUMENT_FETCH_SECONDS": "8"}
 
 
 @pytest.fixture(scope="module")

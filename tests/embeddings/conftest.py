@@ -28,7 +28,6 @@ from app.notes.service import create_notes
 from app.providers.base import Embedder
 from app.providers.fake import FakeEmbedder
 from app.tenancy.schemas import ProjectCreate, TenantCreate
-from app.web.idempotency import Once
 from tests.conftest import TestDatabase
 from tests.erasure.conftest import worker  # noqa: F401
 from tests.facts.conftest import admin, keys, rival, robin, superuser  # noqa: F401
@@ -50,11 +49,6 @@ ONLY_FAKE = """
         WHERE model_id = 1 AND owner_kind = 'note';
     CREATE INDEX embeddings_1_fact_idx ON embeddings USING hnsw ((vector::halfvec(64)) halfvec_ip_ops)
         WHERE model_id = 1 AND owner_kind = 'fact'"""
-
-
-def once(who: Principal) -> Once:
-    """A request without an Idempotency-Key."""
-    return Once(who=who, method="TEST", path="", key=None, request_hash=b"", secret="")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the tests of history share: the tenants and clients of the tests of facts, and a worker beside the service."""
+"""Fixtures of the erasure tests: the tenants and clients of the tests of facts, and a worker beside the service."""
 
 from collections.abc import Iterator
 

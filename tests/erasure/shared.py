@@ -1,4 +1,4 @@
-"""Short ways to forget and to follow what comes of it, for the tests of history."""
+"""Helpers that issue and revoke tombstones, wait for receipts and read the audit log."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is hidden stands still: holds preserve, hidden values move nothing in sight, and those who meet agree."""
+"""Legal holds preserve hidden facts, hidden values do not change visible ones, and concurrent writers agree."""
 
 import threading
 import time

@@ -44,7 +44,7 @@ def hanging_on(database: TestDatabase, seen: dict[str, set[str]], *marks: str) -
 
 
 class World:
-    """Somebody with facts of every kind, and what points to them."""
+    """An entity with facts of every kind, and facts that point to it."""
 
     def __init__(self, robin: httpx.Client) -> None:
         self.name, self.other = new("Ada"), new("Bea")
@@ -226,7 +226,7 @@ def test_an_alias_of_several_is_ambiguous_here_too(robin: httpx.Client, admin: h
 
 
 def shape(value: Any) -> Any:
-    """What can be told of an answer without its ids, times and names."""
+    """Return a response without its ids, times and names."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items() if key not in ("request_id", "fact_hash")}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What the tests of facts share: two tenants, clients of their agents, and a look past the service."""
+"""Fixtures of the tests of facts: two tenants, clients of their agents, and a superuser's connection."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

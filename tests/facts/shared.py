@@ -1,4 +1,4 @@
-"""Short ways to write and read facts and what belongs to them, for the tests."""
+"""Helpers that write and read facts, gardens, tombstones and jobs."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ Superuser = psycopg.Connection[dict[str, Any]]
 
 
 def new(word: str = "thing") -> str:
-    """A name nobody has used."""
+    """Return an unused name."""
     return f"{word} {uuid4().hex[:12]}"
 
 
@@ -103,7 +103,7 @@ def year(number: int) -> str:
 
 
 def now() -> str:
-    """This moment, as a query string takes it."""
+    """Return the current time as a query parameter."""
     return datetime.now(UTC).isoformat()
 
 
@@ -160,7 +160,7 @@ def fact_hash(entity: str, relation: str, value: dict[str, Any], *, valid_from: 
 
 
 def work_until(database: TestDatabase, done: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Lets a worker with all handlers do what is due, until this holds."""
+    """Run a worker with all handlers until a condition holds."""
 
     async def work() -> None:
         settings = database.settings(poll_seconds=0.1, lease_seconds=10.0, drain_seconds=5.0)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a fact, an entity or a predicate: a 4xx that names the field, and nothing is written."""
+"""Invalid facts, entities and predicates: a 4xx that names the field, and nothing is written."""
 
 import json
 from collections.abc import Callable

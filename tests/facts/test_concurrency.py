@@ -1,4 +1,4 @@
-"""Many writers at once: the right result or a retry nobody sees, never a failure, never two values where one may be."""
+"""Concurrent writers get the right result or an invisible retry, and never leave two values of a single predicate."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Facts over HTTP: written, confirmed, put in order of time, ended, taken back, found again by whom they are for."""
+"""Facts over HTTP: written, confirmed, ordered on timelines, ended, retracted, and listed for their readers."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Derivations: what a fact was concluded from, never from itself, and the walk back to it."""
+"""Provenance: what a fact was derived from, never from itself, and the walk along its sources."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What happens when one call meets another half way, and what the database refuses to believe of its caller."""
+"""Writes that wait for a concurrent transaction, and arguments of SQL functions that a caller forges."""
 
 import json
 import time
@@ -108,7 +108,7 @@ def test_many_undecided_values_on_both_sides_can_be_merged(robin: httpx.Client) 
 
 
 def draft(**fields: Any) -> list[str]:
-    """The arguments of write_facts for one fact, as somebody might forge them."""
+    """Return forged arguments of write_facts for one fact."""
     names = [{"ref": 1, "norm": fields.pop("subject"), "canonical": "S", "new_id": str(uuid4())}]
     predicates = [{"ref": 1, "norm": fields.pop("predicate"), "name": "P", "new_id": str(uuid4())}]
     fact = {

@@ -60,7 +60,7 @@ def end(client: httpx.Client, made: dict[str, Any], valid_to: str | None) -> dic
 
 
 def sweep(admin: httpx.Client, **policy: Any) -> None:
-    """Lets time pass, by a policy that is there for this sweep alone."""
+    """Run a sweep with a policy that exists only for it."""
     made = admin.post("/v1/decay/policies", json=policy)
     assert made.status_code == 201, made.text
     swept = admin.post("/v1/decay/sweep", json={})
@@ -76,7 +76,7 @@ def answered(client: httpx.Client, path: str = "/v1/facts", **params: Any) -> di
 
 
 def notice(made: dict[str, Any]) -> dict[str, Any]:
-    """What 24.3.3 wants an administrator to be told of a tombstone."""
+    """Return the notice of a tombstone that 24.3.3 demands."""
     return {
         "entity_uri": made["entity"],
         "tombstone_id": made["tombstone_id"],
@@ -225,7 +225,7 @@ def test_24_2_1_2_an_end_that_was_recorded_later_was_not_known_before(robin: htt
     assert listed(robin, entity=subject, as_of=recorded) == []
 
 
-def take_back(robin: httpx.Client, admin: httpx.Client, made: dict[str, Any]) -> None:
+def retract_by_id(robin: httpx.Client, admin: httpx.Client, made: dict[str, Any]) -> None:
     retract(robin, made)
 
 
@@ -250,7 +250,7 @@ def merge(robin: httpx.Client, admin: httpx.Client, made: dict[str, Any]) -> Non
 
 
 RETRACTIONS: dict[str, tuple[str, Callable[[httpx.Client, httpx.Client, dict[str, Any]], None]]] = {
-    "by id": ("retracted", take_back),
+    "by id": ("retracted", retract_by_id),
     "by place": ("retracted", take_back_all),
     "corrected": ("corrected", correct),
     "merged": ("merged", merge),
@@ -382,7 +382,7 @@ WRONG = [
 
 @pytest.mark.parametrize("text", WRONG)
 def test_24_2_2_what_is_no_time_is_refused(text: str, robin: httpx.Client) -> None:
-    """A time without a zone among them: nobody could say when that is."""
+    """Among them a time without a zone, which is ambiguous."""
     assert error(robin.get("/v1/facts", params={"as_of": text})) == (400, "as_of_invalid_timestamp")
 
 
@@ -413,7 +413,7 @@ def test_24_2_2_what_is_no_time_is_refused_everywhere(
 def test_24_2_2_the_future_is_refused_beyond_five_seconds(
     endpoint: str, known: Callable[..., Case], robin: httpx.Client, admin: httpx.Client
 ) -> None:
-    """Whoever asks, for whatever; a caller's clock that is a little ahead is forgiven."""
+    """For every caller and endpoint; a clock that is slightly ahead is tolerated."""
     path = address(endpoint, known())
     for client in (robin, admin):
         for seconds in (15, 3600, 3600 * 24 * 365):

@@ -1,4 +1,4 @@
-"""Names, values and stamps as pure functions: one form for what is the same, and none lost on the way."""
+"""Names, values and clock stamps as pure functions: equal inputs have one form, and nothing is lost."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Real temporal facts through the batch endpoint: what is open, and what was valid when, is what the file says."""
+"""Real temporal facts through the batch endpoint: open and past values are those of the file."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the timelines of facts must do, said once more in plain Python, to be held against the database."""
+"""The rules of timelines in plain Python, as a model to compare the database with."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -51,7 +51,7 @@ def test_a_job_is_followed_by_its_id(database: TestDatabase, tenancy: Tenancy, a
     assert "marker-7261" not in answer.text
 
 
-def test_another_project_tenant_or_nobody_sees_nothing(
+def test_jobs_of_another_project_or_tenant_are_not_found(
     database: TestDatabase, tenancy: Tenancy, as_key: Clients
 ) -> None:
     job_id = put(database)
@@ -146,7 +146,7 @@ def test_ended_jobs_can_be_retried_with_fresh_attempts(
     assert client.post(f"/v1/jobs/{job_id}/retry").json()["error"]["code"] == "job_already_open"
 
 
-def test_only_its_maker_or_an_admin_changes_a_job(database: TestDatabase, tenancy: Tenancy, as_key: Clients) -> None:
+def test_only_its_creator_or_an_admin_changes_a_job(database: TestDatabase, tenancy: Tenancy, as_key: Clients) -> None:
     job_id = put(database, agent="robin")
     stranger = as_key(tenancy.key("acme", agent_id="mallory"))
     assert stranger.post(f"/v1/jobs/{job_id}/cancel").json()["error"]["code"] == "not_your_job"
@@ -154,7 +154,7 @@ def test_only_its_maker_or_an_admin_changes_a_job(database: TestDatabase, tenanc
     assert admin.post(f"/v1/jobs/{job_id}/cancel").status_code == 200
 
 
-def test_an_error_is_told_whole_only_to_its_maker_and_admins(
+def test_only_its_creator_and_admins_see_the_error_message(
     database: TestDatabase, tenancy: Tenancy, as_key: Clients
 ) -> None:
     job_id = put(database)

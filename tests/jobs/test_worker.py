@@ -79,7 +79,7 @@ async def until(database: TestDatabase, job_id: str, *statuses: str, seconds: fl
     raise AssertionError(f"still {state(database, job_id)}")
 
 
-async def test_a_job_is_done_and_says_so(db: Database, fresh_database: TestDatabase) -> None:
+async def test_a_job_runs_and_is_completed(db: Database, fresh_database: TestDatabase) -> None:
     done: list[dict[str, Any]] = []
 
     async def handler(job: Job) -> None:
@@ -116,7 +116,7 @@ async def test_a_rolled_back_transaction_leaves_no_job(db: Database, fresh_datab
         assert connection.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
 
 
-async def test_a_failure_is_tried_again_and_then_dead(db: Database, fresh_database: TestDatabase) -> None:
+async def test_a_failure_is_retried_and_then_dead(db: Database, fresh_database: TestDatabase) -> None:
     tries: list[int] = []
 
     async def handler(job: Job) -> None:
@@ -129,7 +129,7 @@ async def test_a_failure_is_tried_again_and_then_dead(db: Database, fresh_databa
     assert row["last_error"] == "ValueError: no luck"
 
 
-async def test_a_permanent_failure_is_not_tried_again(db: Database, fresh_database: TestDatabase) -> None:
+async def test_a_permanent_failure_is_not_retried(db: Database, fresh_database: TestDatabase) -> None:
     async def handler(_: Job) -> None:
         raise PermanentFailure("the document is empty")
 
@@ -151,7 +151,7 @@ async def test_back_off_grows_and_stays_within_a_fifth() -> None:
             assert 0.8 * base <= registry["work"].delay(attempt) <= 1.2 * base
 
 
-async def test_an_open_dedupe_key_stands_for_both(db: Database) -> None:
+async def test_an_open_dedupe_key_enqueues_no_second_job(db: Database) -> None:
     first = await put(db, dedupe_key="card:7")
     assert await put(db, dedupe_key="card:7") == first
     assert await put(db, dedupe_key="card:8") != first
@@ -214,7 +214,7 @@ async def test_a_long_job_keeps_its_lease_by_heartbeat(db: Database, fresh_datab
     assert row["attempts"] == 1
 
 
-async def test_a_job_whose_worker_vanished_is_taken_by_another(db: Database, fresh_database: TestDatabase) -> None:
+async def test_a_job_whose_worker_died_is_leased_by_another(db: Database, fresh_database: TestDatabase) -> None:
     job_id = await put(db)
     rows = await db.call(queries.LEASE, ("gone", ["work"], 10, 0.5, ""))
     assert [str(row["job_id"]) for row in rows] == [job_id]
@@ -230,7 +230,7 @@ async def test_a_job_whose_worker_vanished_is_taken_by_another(db: Database, fre
     assert held == [{"held": False}]
 
 
-async def test_exhausted_by_crashes_it_is_dead_and_not_stuck(db: Database, fresh_database: TestDatabase) -> None:
+async def test_a_job_without_attempts_left_after_crashes_is_dead(db: Database, fresh_database: TestDatabase) -> None:
     job_id = await put(db, max_attempts=1)
     await db.call(queries.LEASE, ("gone", ["work"], 10, 0.0, ""))
     await db.call(queries.REAP, (10,))
@@ -239,7 +239,9 @@ async def test_exhausted_by_crashes_it_is_dead_and_not_stuck(db: Database, fresh
     assert row["last_error"].startswith("lease_expired")
 
 
-async def test_drain_gives_unfinished_work_back_unspent(db: Database, fresh_database: TestDatabase) -> None:
+async def test_drain_returns_unfinished_jobs_without_counting_the_attempt(
+    db: Database, fresh_database: TestDatabase
+) -> None:
     started = asyncio.Event()
 
     async def handler(_: Job) -> None:
@@ -278,7 +280,7 @@ async def test_priority_comes_first_then_age(db: Database, fresh_database: TestD
     assert await db.call(queries.LEASE, ("w", ["work"], 1, 60.0, "")) == []
 
 
-async def test_a_flood_costs_the_others_only_their_turn(db: Database) -> None:
+async def test_many_jobs_of_one_tenant_do_not_delay_others(db: Database) -> None:
     for name, count in (("flood", 300), ("aaa", 3), ("mmm", 3), ("zzz", 3)):
         who = Scope(tenant_id=name)
         async with db.tenant(Scope(tenant_id=name, reach="cross_project")) as session:
@@ -293,7 +295,7 @@ async def test_a_flood_costs_the_others_only_their_turn(db: Database) -> None:
     assert [row["tenant_id"] for row in alone] == ["flood"] * 10
 
 
-async def test_the_turn_goes_round_past_the_last_tenant(db: Database) -> None:
+async def test_the_round_robin_continues_after_the_last_tenant(db: Database) -> None:
     for name in ("a", "b", "c"):
         async with db.tenant(Scope(tenant_id=name, reach="cross_project")) as session:
             await enqueue_all(session, Scope(tenant_id=name), jobs=[NewJob(kind="work") for _ in range(2)])
@@ -305,7 +307,7 @@ async def test_the_turn_goes_round_past_the_last_tenant(db: Database) -> None:
     assert seen == ["c", "a", "b", "c", "a", "b"]
 
 
-async def test_maintenance_clears_what_has_outlived_its_use(db: Database, fresh_database: TestDatabase) -> None:
+async def test_maintenance_deletes_expired_rows(db: Database, fresh_database: TestDatabase) -> None:
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
         connection.execute("INSERT INTO tenants VALUES ('acme', '', now() - interval '1 day'), ('idle', '', now())")
         connection.execute(
@@ -355,7 +357,7 @@ async def test_tenants_with_only_foreign_kinds_do_not_hold_up_the_others(
             await until(fresh_database, job_id, "completed")
 
 
-async def test_the_turn_goes_on_past_more_tenants_than_one_call_looks_at(
+async def test_the_round_robin_continues_after_more_tenants_than_one_call_examines(
     db: Database, fresh_database: TestDatabase
 ) -> None:
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
@@ -375,9 +377,7 @@ async def test_the_turn_goes_on_past_more_tenants_than_one_call_looks_at(
     assert (after, calls) == ("zz", 3)
 
 
-async def test_a_job_whose_end_was_lost_comes_back_though_its_worker_lives(
-    db: Database, fresh_database: TestDatabase
-) -> None:
+async def test_a_job_whose_end_was_lost_is_leased_again(db: Database, fresh_database: TestDatabase) -> None:
     runs: list[int] = []
 
     async def handler(job: Job) -> None:
@@ -395,7 +395,7 @@ async def test_a_job_whose_end_was_lost_comes_back_though_its_worker_lives(
     assert row["attempts"] == 2
 
 
-async def test_an_error_that_is_no_text_is_recorded_all_the_same(db: Database, fresh_database: TestDatabase) -> None:
+async def test_an_error_that_is_not_valid_text_is_recorded(db: Database, fresh_database: TestDatabase) -> None:
     async def handler(_: Job) -> None:
         raise ValueError("half a pair \ud800 and a NUL \0")
 
@@ -426,7 +426,7 @@ async def test_a_dedupe_key_counts_within_its_project(db: Database) -> None:
     assert await put(db, there, dedupe_key="card:7") == second
 
 
-async def test_jobs_of_old_make_no_maintenance(db: Database, fresh_database: TestDatabase) -> None:
+async def test_old_finished_jobs_do_not_schedule_maintenance(db: Database, fresh_database: TestDatabase) -> None:
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
         connection.execute("INSERT INTO tenants VALUES ('acme', '', now())")
         connection.execute(

@@ -79,7 +79,7 @@ OPEN = ("fail", BAD, 30)
         ([OPEN, ("wait", 60), ("fail", DOWN, 5), ("wait", 60), ("permit", 3, 3)], "half_open"),
     ],
 )
-def test_what_leads_where(steps: list[tuple[Any, ...]], state: str) -> None:
+def test_state_after_events(steps: list[tuple[Any, ...]], state: str) -> None:
     breaker, _ = after(*steps)
     assert breaker.state == state
 
@@ -89,7 +89,7 @@ def test_a_wrong_setting_opens_it_too() -> None:
     assert breaker.state == "open"
 
 
-def test_it_says_how_long_to_sleep() -> None:
+def test_it_returns_the_seconds_until_the_probe() -> None:
     breaker, clock = after()
     assert breaker.seconds_until_probe == 0
     breaker.failed(BAD, 30)
@@ -142,7 +142,7 @@ class Plain:
 
 
 @given(st.lists(moves, max_size=60))
-def test_it_does_what_the_plain_rules_say(steps: list[tuple[Any, ...]]) -> None:
+def test_it_agrees_with_the_reference_model(steps: list[tuple[Any, ...]]) -> None:
     breaker, clock = after()
     plain = Plain()
     for step in steps:

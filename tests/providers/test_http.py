@@ -68,7 +68,7 @@ async def test_each_status_is_its_kind_of_error(status: int, kind: type[Provider
 
 
 @pytest.mark.parametrize("status", [429, 500, 502])
-async def test_what_passes_is_tried_again(status: int) -> None:
+async def test_temporary_errors_are_retried(status: int) -> None:
     async with listening(in_turn(Answer(status=status), Answer(status=status), GOOD)) as server:
         assert (await ask(server.url)).ok
     assert len(server.asked) == 3
@@ -123,7 +123,7 @@ async def test_an_answer_that_drips_is_cut_off() -> None:
             await ask(server.url, timeout_seconds=0.3)
 
 
-async def test_nobody_there_is_down() -> None:
+async def test_a_refused_connection_is_down() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(ProviderDown, match="cannot be reached"):
@@ -176,19 +176,19 @@ async def test_an_answer_that_is_not_what_was_asked_for_is_unusable(answer: Answ
 @pytest.mark.parametrize(
     "url", ["", "localhost:11434", "ftp://host", "http://", "http://host:port", "file:///etc/passwd"]
 )
-async def test_an_address_that_is_none_is_found_at_once(url: str) -> None:
+async def test_an_invalid_address_is_refused_at_once(url: str) -> None:
     with pytest.raises(ProviderMisconfigured, match="address of acme"):
         JsonClient("acme", url)
 
 
 @pytest.mark.parametrize("key", ["two words", "línea", "a\nb", " "])
-async def test_a_key_that_is_none_is_found_at_once_and_not_told(key: str) -> None:
+async def test_an_invalid_key_is_refused_at_once_and_not_shown(key: str) -> None:
     with pytest.raises(ProviderMisconfigured) as caught:
         JsonClient("acme", "http://127.0.0.1:1", api_key=key)
     assert key.strip() == "" or key not in str(caught.value)
 
 
-async def test_a_refused_connection_is_tried_again_unless_somebody_waits() -> None:
+async def test_a_refused_connection_is_retried_unless_the_call_is_interactive() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -206,7 +206,7 @@ async def test_a_refused_connection_is_tried_again_unless_somebody_waits() -> No
         await client.aclose()
 
 
-async def test_what_passes_is_tried_again_also_where_somebody_waits() -> None:
+async def test_temporary_errors_of_interactive_calls_are_retried() -> None:
     async with listening(in_turn(Answer(status=503), GOOD)) as server:
         client = JsonClient("acme", server.url, backoff_seconds=0.01)
         assert (await client.post("/ask", {"text": TEXT}, Good, interactive=True)).ok

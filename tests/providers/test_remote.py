@@ -89,7 +89,7 @@ async def test_ollama_with_the_prefixes_of_nomic() -> None:
         ("ollama/bge-m3", "x", "x"),
     ],
 )
-async def test_each_model_reads_what_it_wants_before_the_text(spec: str, query: str, document: str) -> None:
+async def test_each_model_gets_its_prefixes(spec: str, query: str, document: str) -> None:
     async with listening(ollama(768 if "nomic" in spec else 1024)) as server:
         embedder = at(server, spec)
         await embedder.embed(["x"], query=True)
@@ -133,7 +133,7 @@ async def test_an_unknown_model_shows_its_dimensions_and_is_held_to_them() -> No
     assert caught.value.details == {"dimensions": 384, "expected": 256}
 
 
-async def test_voyage_tells_queries_from_documents() -> None:
+async def test_voyage_distinguishes_queries_from_documents() -> None:
     async with listening(listed(512)) as server:
         embedder = at(server, "voyage")
         await embedder.embed(["a"])
@@ -154,7 +154,7 @@ async def test_large_batches_are_split_and_put_together_in_order() -> None:
     assert vectors.argmax(axis=1).tolist() == [len(text) for text in texts]
 
 
-async def test_nothing_to_embed_asks_nobody() -> None:
+async def test_no_texts_make_no_request() -> None:
     async with listening(ollama()) as server:
         embedder = at(server, "ollama")
         assert (await embedder.embed([])).shape == (0, 768)
@@ -320,7 +320,7 @@ async def test_a_hosted_provider_needs_its_key(provider: str) -> None:
         build_embedder(parse_model(provider), ProviderSettings())
 
 
-async def test_a_server_next_door_needs_none() -> None:
+async def test_a_self_hosted_server_needs_no_key() -> None:
     embedder = build_embedder(parse_model("openai"), ProviderSettings(openai_base_url="http://127.0.0.1:9/v1"))
     assert embedder is not None
     await embedder.aclose()

@@ -148,7 +148,7 @@ def issue(client: httpx.Client, **fields: Any) -> dict[str, Any]:
 # Tenants
 
 
-def test_a_tenant_is_made_once_and_then_found(platform: httpx.Client) -> None:
+def test_a_tenant_is_created_once_and_then_found(platform: httpx.Client) -> None:
     name = unique("acme")
     first = platform.post("/v1/admin/tenants", json={"tenant_id": name, "name": "Acme"})
     assert first.status_code == 201
@@ -196,7 +196,7 @@ def test_a_new_tenant_is_ready_for_projects_and_keys_over_http_alone(platform: h
 # Projects
 
 
-def test_a_project_is_made_once_and_then_found(admin: httpx.Client) -> None:
+def test_a_project_is_created_once_and_then_found(admin: httpx.Client) -> None:
     first = admin.post("/v1/admin/projects", json={"project_id": "atlas", "name": "Atlas"})
     assert first.status_code == 201
     assert first.json()["created"] is True
@@ -224,7 +224,7 @@ def test_two_tenants_may_have_projects_of_the_same_name(admin: httpx.Client, str
 
 
 @pytest.mark.parametrize("project", ["third", "other"])
-def test_an_admin_key_bound_to_a_project_makes_no_other(
+def test_an_admin_key_bound_to_a_project_creates_no_other(
     admin: httpx.Client, bound_admin: httpx.Client, project: str
 ) -> None:
     answer = bound_admin.post("/v1/admin/projects", json={"project_id": project})
@@ -454,7 +454,7 @@ def test_rotating_a_key_does_not_hand_over_scopes_the_caller_lacks(admin: httpx.
         ({"rate_limits": {"fly": 1}}, {"invalid_request"}),
     ],
 )
-def test_a_key_that_makes_no_sense_is_not_issued(admin: httpx.Client, fields: dict[str, Any], codes: set[str]) -> None:
+def test_an_invalid_key_is_not_issued(admin: httpx.Client, fields: dict[str, Any], codes: set[str]) -> None:
     before = len(walk(admin, "/v1/admin/keys", "keys", 200))
     answer = admin.post("/v1/admin/keys", json={"agent_id": "wren", "project_id": "default", **fields})
     refused(answer, 400, *codes)

@@ -193,7 +193,7 @@ def test_every_word_for_a_scope_is_kept_as_the_canonical_one(people: People, giv
 
 
 @pytest.mark.parametrize("scope", ["", "private", "TEAM", "everybody", None])
-def test_a_scope_that_is_none_is_refused(people: People, scope: str | None) -> None:
+def test_an_unknown_scope_is_refused(people: People, scope: str | None) -> None:
     name = slug()
     refused(people.robin.post("/v1/gardens", json={"slug": name, "scope": scope}), 400, "invalid_request")
     assert name not in slugs(people.admin)
@@ -235,7 +235,7 @@ def test_an_admin_key_makes_gardens_too(people: People) -> None:
     assert members(people.admin, garden["garden_id"]) == {"admin": "admin"}
 
 
-def test_a_key_that_may_only_read_makes_no_garden(people: People) -> None:
+def test_a_read_only_key_creates_no_garden(people: People) -> None:
     name = slug()
     refused(people.robin_reading.post("/v1/gardens", json={"slug": name}), 403, "missing_scope")
     assert name not in slugs(people.admin)
@@ -392,7 +392,7 @@ def test_a_role_can_be_changed(people: People) -> None:
 
 
 @pytest.mark.parametrize("role", ["owner", "ADMIN", "", None])
-def test_a_role_that_is_none_is_refused(people: People, role: str | None) -> None:
+def test_an_unknown_role_is_refused(people: People, role: str | None) -> None:
     garden = plant(people.robin)["garden_id"]
     answer = people.robin.put(f"/v1/gardens/{garden}/members/wren", json={"role": role})
     refused(answer, 400, "invalid_request")
@@ -428,7 +428,7 @@ def test_a_removed_member_is_out_at_the_next_request(people: People) -> None:
     assert garden["slug"] not in slugs(people.wren)
 
 
-def test_somebody_who_is_no_member_cannot_be_removed(people: People) -> None:
+def test_an_agent_that_is_not_a_member_cannot_be_removed(people: People) -> None:
     garden = plant(people.robin)["garden_id"]
     refused(dismiss(people.robin, garden, "wren"), 404, "member_not_found")
 

@@ -527,7 +527,7 @@ def test_a_limit_at_its_bounds_is_taken(target: Target, path: str, value: str) -
 
 
 @pytest.mark.parametrize("query", ["status=lost", "status=", "status=PENDING", "kind=" + "x" * 64])
-def test_a_filter_that_makes_no_sense_is_refused(target: Target, query: str) -> None:
+def test_an_invalid_filter_is_refused(target: Target, query: str) -> None:
     assert target.refuse("GET", f"/v1/jobs?{query}")["status"] == 400
 
 
@@ -581,7 +581,7 @@ def test_an_id_that_leads_nowhere_is_not_found(target: Target, method: str, path
     [b"", b"   ", b"a" * 256, b"a" * 60_000, b"a\tb", b"\x80", b"\xc3\xa9", b"\xff\xfe", b"\xc2\xa0"],
     ids=["empty", "blank", "256", "60000", "tab", "80", "utf-8", "no utf-8", "no-break space"],
 )
-def test_an_idempotency_key_that_is_none_is_refused(target: Target, write: Write, value: bytes) -> None:
+def test_an_invalid_idempotency_key_is_refused(target: Target, write: Write, value: bytes) -> None:
     error = target.refuse(write.method, write.path, as_json(write.body), key=write.key, idempotency_key=value)
     assert (error["status"], error["code"]) == (400, "invalid_idempotency_key")
 

@@ -120,13 +120,13 @@ def test_a_wrong_method_is_answered_in_the_envelope(client: httpx.Client, method
     envelope(client.request(method, path), 405, "method_not_allowed")
 
 
-def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client) -> None:
+def test_a_wrong_method_gets_the_allowed_ones(client: httpx.Client) -> None:
     answer = client.delete("/v1/gardens")
     envelope(answer, 405, "method_not_allowed")
     assert {"GET", "POST"} <= set(re.split(r", *", answer.headers["allow"]))
 
 
-def test_a_missing_key_is_told_the_scheme(client: httpx.Client) -> None:
+def test_a_missing_key_gets_the_scheme(client: httpx.Client) -> None:
     answer = client.get("/v1/whoami")
     envelope(answer, 401, "key_missing")
     assert answer.headers["www-authenticate"].startswith("Bearer")

@@ -92,6 +92,15 @@ def test_a_refusal_is_stored_too_and_a_malformed_body_is_not(agent: str, as_key:
     assert create(client, "five", {"slug": slug()}).status_code == 201
 
 
+@pytest.mark.parametrize(("content", "status"), [("   ", 400), ("long " * 20_000, 413)])
+def test_a_body_that_the_use_case_refuses_can_be_corrected_under_the_same_key(
+    agent: str, as_key: Clients, content: str, status: int
+) -> None:
+    client, headers = as_key(agent), {"Idempotency-Key": f"corrected-{status}"}
+    assert client.post("/v1/notes", json={"content": content}, headers=headers).status_code == status
+    assert client.post("/v1/notes", json={"content": f"corrected {status}"}, headers=headers).status_code == 201
+
+
 def test_of_many_at_once_one_has_an_effect(database: TestDatabase, agent: str, service: RunningService) -> None:
     body, before = {"slug": slug()}, gardens(database)
     start = threading.Barrier(16)
@@ -127,7 +136,7 @@ def test_one_that_is_still_under_way_is_waited_for_and_then_refused(
     assert create(client, "held", {"slug": name}).content == first.content
 
 
-def test_a_key_can_be_used_anew_after_a_day(database: TestDatabase, agent: str, as_key: Clients) -> None:
+def test_a_key_can_be_reused_after_a_day(database: TestDatabase, agent: str, as_key: Clients) -> None:
     client = as_key(agent)
     create(client, "old", {"slug": slug()})
     with psycopg.connect(database.superuser, autocommit=True) as connection:

@@ -1,6 +1,6 @@
--- Writes one line of the audit log, in the transaction of the act: ids and counts, never content.
--- Tenant, project and agent are those of the scope. It gets its place in the chain when it is sealed, so that no writer
--- waits for another.
+-- Writes one event to the audit log in the transaction of the action: ids and counts, never content. Tenant, project
+-- and agent are those of the scope. It gets its place in the chain when it is sealed, so that writers never wait for
+-- each other.
 CREATE OR REPLACE FUNCTION record_event(p_type text, p_key text, p_details jsonb)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,6 +1,6 @@
--- Schedule: one job for each tenant whose audit log has lines that are not sealed yet and none open, across tenants.
--- From tenant to tenant by the index, however many lines wait. A tenant's sealing is one job that is made due again and
--- again, since it is wanted every few seconds.
+-- Schedules one sealing job for each tenant whose audit log has unsealed events and no open job, across tenants. Steps
+-- from tenant to tenant by the index, however many events wait. The finished job of a tenant is made due again, since
+-- sealing is needed every few seconds.
 CREATE OR REPLACE FUNCTION schedule_seals()
 RETURNS TABLE (tenant_id text, job_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,6 +1,7 @@
--- Seals up to p_limit lines of the tenant's audit log: each gets the next number and a hash over itself and the hash
--- before it. Only sealers wait for each other, at the head of the chain. Answers how many it sealed and the new head.
--- The hash is SHA-256 over the lines below, one field a line; `palimpsest audit verify` computes it on its own.
+-- Seals up to p_limit events of the tenant's audit log: each gets the next number and a hash over itself and the hash
+-- before it. Only sealing jobs wait for each other, at the head of the chain. Returns how many were sealed and the new
+-- head.
+-- The hash is SHA-256 over the fields below, one a line; `palimpsest audit verify` computes it independently.
 CREATE OR REPLACE FUNCTION seal_audit(p_limit int)
 RETURNS TABLE (sealed bigint, sequence bigint, hash bytea)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

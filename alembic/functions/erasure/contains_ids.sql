@@ -1,4 +1,4 @@
--- Whether a text holds one of these ids, in small letters or capital ones.
+-- Whether a text contains one of these ids, in lower or upper case.
 CREATE OR REPLACE FUNCTION contains_ids(p_text text, p_ids uuid[])
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

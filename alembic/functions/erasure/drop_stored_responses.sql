@@ -1,5 +1,5 @@
--- Deletes stored responses that show one of these ids, or a document that names the entity or contains one of the notes:
--- a repeated request must not show them either. Runs with the rights of its caller.
+-- Deletes stored responses that show one of these ids, or a document that names the entity or contains one of the
+-- notes: a repeated request must not show them either. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION drop_stored_responses(p_tenant text, p_entity uuid, p_notes uuid[], p_ids uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE

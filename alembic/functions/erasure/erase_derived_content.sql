@@ -34,7 +34,8 @@ BEGIN
     WHERE h.tenant_id = v_tenant AND h.proposal IS NOT NULL AND h.note_id <> ALL (p_notes)
       AND (contains_ids(h.proposal::text, p_ids)
            OR (h.project_id = v_project AND h.suppression <> 2
-               AND ((p_tombstone.named AND json_matches(h.proposal, p_pattern)) OR json_matches(h.proposal, p_values))));
+               AND ((p_tombstone.named AND json_matches(h.proposal, p_pattern))
+                    OR json_matches(h.proposal, p_values))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('proposals', v_count);
 

@@ -1,9 +1,9 @@
--- Destroys what a tombstone with `erase` hides: the facts of the entity and those that point to it, notes that mention it
--- with their history and what was derived from them, its names, objects bound to it or naming it, and what jobs, stored
--- responses, documents, reasons and sources contain of it. The tombstone stays without content.
--- Afterwards every column of every table is searched: an id that is left is a bug and undoes everything.
--- Returns a report as JSON; `refused` when a legal hold forbids it or the grace period is not over. What a legal hold
--- keeps of other entities is not touched, whatever it contains.
+-- Destroys what a tombstone with `erase` hides: the facts of the entity and those that point to it, notes that mention
+-- it with their history and what was derived from them, its names, objects bound to it or naming it, and what jobs,
+-- stored responses, documents, reasons and sources contain of it. The tombstone stays without content. Afterwards every
+-- column of every table is searched: an id that is left is a bug and undoes everything. Returns a report as JSON;
+-- `refused` when a legal hold forbids it or the grace period is not over. What a legal hold keeps of other entities is
+-- not touched, whatever it contains.
 CREATE OR REPLACE FUNCTION erase_entity(p_tombstone uuid, p_job uuid)
 RETURNS TABLE (refused text, report jsonb)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

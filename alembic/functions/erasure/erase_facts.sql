@@ -1,6 +1,6 @@
--- Deletes facts with their history, edges, cards and vectors, and the vectors of notes and objects that are deleted next.
--- p_sourced are facts that stay, but lost their source. Returns how many rows of each table were deleted.
--- Runs with the settings and rights of erase_entity.
+-- Deletes facts with their history, edges, cards and vectors, and the vectors of notes and objects that are deleted
+-- next. p_sourced are facts that stay, but lost their source. Returns how many rows of each table were deleted. Runs
+-- with the settings and rights of erase_entity.
 CREATE OR REPLACE FUNCTION erase_facts(
     p_tombstone tombstones, p_facts uuid[], p_sourced uuid[], p_notes uuid[], p_objects uuid[])
 RETURNS jsonb

@@ -1,5 +1,5 @@
--- What an erasure of an entity in these scopes (NULL: all) destroys of objects: those bound to it or that name it, and
--- relationships that start or end there or name it themselves. Runs with the rights of its caller.
+-- Returns the objects and relationships that a tombstone on an entity in these scopes (NULL: all) covers: objects bound
+-- to it or naming it, and relationships that start or end there or name it. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_covered_objects(
     p_tenant text, p_entity uuid, p_scopes text[], OUT objects uuid[], OUT relationships uuid[])
 LANGUAGE plpgsql STABLE

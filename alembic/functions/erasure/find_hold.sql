@@ -1,5 +1,5 @@
--- A legal hold that keeps an entity in these scopes (NULL: all) from being erased: one on itself, or on another entity
--- of a fact or note that would go with it, or of a fact whose evidence would. NULL when there is none.
+-- Returns a legal hold that forbids to erase an entity in these scopes (NULL: all), or NULL: one on the entity itself,
+-- or on another entity of a fact or note that would be erased, or of a fact whose evidence would.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_hold(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_facts uuid[], p_notes uuid[])

@@ -1,6 +1,6 @@
--- A legal hold that keeps these objects and relationships from being erased: on an entity that is bound to one of them,
--- or that it names, or to an end of these relationships; in whichever project, since an object may belong to none. NULL
--- when there is none. Runs with the rights of its caller.
+-- Returns a legal hold that forbids to erase these objects and relationships, or NULL: on an entity bound to one of
+-- them or named by it, or bound to an end of a relationship; in any project, since an object may belong to none.
+-- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_object_hold(p_tenant text, p_objects uuid[], p_relationships uuid[])
 RETURNS uuid
 LANGUAGE plpgsql STABLE

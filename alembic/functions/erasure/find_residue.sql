@@ -1,8 +1,7 @@
--- Looks through every column of every tenant table for ids, names and values that must not be there any more: whatever
--- table comes later is looked through too. Words are searched in text, lists, JSON, terms and bytes. Answers where something
--- was found, and how often; a row without a column says how many columns were looked through. Ids are searched in JSON
--- too: what we keep there ourselves is as much a mistake as an id in a column of its own, where others may have written
--- it down it counts as a name. The audit log is made of ids, and keeps them.
+-- Searches every column of every tenant table, those of later revisions included, for ids, names and values that must
+-- not be there any more: in text, lists, JSON, terms and bytes. Returns where something was found and how often, and
+-- one row of kind `looked` with how many columns were searched. In JSON that only we write an id counts as an id,
+-- elsewhere as a name, since callers may have written it. The audit log consists of ids and keeps them.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_residue(p_tenant text, p_ids uuid[], p_pattern text, p_values text)
 RETURNS TABLE (kind text, table_name text, column_name text, hits bigint)
@@ -21,14 +20,14 @@ BEGIN
         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
           AND EXISTS (SELECT FROM pg_attribute t
                       WHERE t.attrelid = c.oid AND t.attname = 'tenant_id' AND NOT t.attisdropped)
-          -- What remains to prove that there was something to erase: the id alone.
+          -- A tombstone keeps the id of the entity as proof.
           AND NOT (c.relname = 'tombstones' AND a.attname = 'entity_id')
         ORDER BY c.relname, a.attnum
     LOOP
         kind := CASE WHEN v_column.type IN ('uuid', 'uuid[]') THEN 'id'
                      WHEN v_column.type IN ('text', 'character varying', 'text[]', 'json', 'jsonb', 'tsvector', 'bytea')
                      THEN 'name' END;
-        -- Hashes and signatures hold no words, only bytes that may look like some.
+        -- Hashes and signatures contain no text, only bytes that may look like it.
         CONTINUE WHEN kind IS NULL OR v_column.column_name = 'tenant_id'
                    OR (v_column.type = 'bytea' AND v_column.column_name ~ '(hash|signature|public_key)$');
         table_name := v_column.table_name;
@@ -36,7 +35,7 @@ BEGIN
         v_looked := v_looked + 1;
         v_ours := table_name IN ('recall_traces', 'jobs')
             OR (table_name = 'memory_history' AND column_name = 'proposal');
-        -- The names first; the values only tell where somebody else says the same.
+        -- Names first; a value that is found may have been written about somebody else.
         FOREACH v_words SLICE 0 IN ARRAY CASE
             WHEN kind = 'id' THEN ARRAY['id']
             WHEN v_column.type IN ('json', 'jsonb') AND v_ours THEN ARRAY['id', 'name', 'value']
@@ -53,7 +52,7 @@ BEGIN
                     'AND fold_name(spelled_bytes(x.%2$I)) ~ $3'
                 WHEN kind = 'id' THEN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND contains_ids(x.%2$I::text, $2)'
-                -- By its values where JSON spells them otherwise than they are.
+                -- By its decoded values where JSON escapes them.
                 WHEN v_column.type IN ('json', 'jsonb') THEN
                     'SELECT count(*) FROM %1$I x WHERE x.tenant_id = $1 AND (fold_name(x.%2$I::text) ~ $3 '
                     'OR (position(''\'' IN x.%2$I::text) > 0 AND json_matches(x.%2$I::jsonb, $3))'

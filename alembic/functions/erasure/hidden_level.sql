@@ -1,4 +1,4 @@
--- How deep a scope of an entity is hidden: 1 from everyone, 2 by a legal hold, 0 not at all.
+-- The suppression of an entity in a scope: 1 hidden from everyone, 2 hidden by a legal hold, 0 visible.
 CREATE OR REPLACE FUNCTION hidden_level(p_erased text[], p_held text[], p_scope text)
 RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -1,5 +1,5 @@
--- Puts what is hidden of these documents in step: each is as hidden as the strictest of its chunks and of the entities
--- that it names itself; its links are as hidden as it or their note. Runs with the rights of its caller.
+-- Hides or restores documents: each has the strictest level of its chunks and of the entities that it names, its links
+-- the stricter of document and note. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION hide_or_restore_documents(p_tenant text, p_documents uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE

@@ -1,7 +1,7 @@
--- Puts what is hidden of an entity in step with its active tombstones, and with it its names, every fact that speaks of
--- it or points to it, the notes that mention it, the documents that name it and the objects that are bound to it or name it. What stands
--- is computed anew from all tombstones there are, so that revoking one restores exactly what no other one hides.
--- Runs with the rights of its caller, who holds the entity.
+-- Hides or restores an entity as its active tombstones demand, with its names, every fact about it or pointing to it,
+-- the notes that mention it, the documents that name it and the objects bound to it or naming it. The levels are
+-- computed from all tombstones, so that revoking one restores exactly what no other one hides.
+-- Runs with the rights of its caller, who has locked the entity.
 CREATE OR REPLACE FUNCTION hide_or_restore_entity(p_tenant text, p_project text, p_agent text, p_entity uuid)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -21,7 +21,7 @@ BEGIN
     FROM tombstones t CROSS JOIN LATERAL unnest(coalesce(t.scopes, v_all)) u(scope)
     WHERE t.tenant_id = p_tenant AND t.entity_id = p_entity AND t.erased_at IS NULL AND NOT EXISTS (
         SELECT FROM tombstone_revocations r WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id);
-    -- While something of it can still be seen, so must its name.
+    -- Its name stays visible as long as it is visible in any scope.
     v_level := CASE WHEN v_erased @> v_all THEN 1
                     WHEN coalesce(v_erased, '{}') || coalesce(v_held, '{}') @> v_all THEN 2 ELSE 0 END;
     UPDATE graph_entities e

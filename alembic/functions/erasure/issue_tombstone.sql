@@ -1,7 +1,7 @@
--- Issues a tombstone for an entity, given by name or id, in these scopes (NULL: all): hides it, its names, its facts, the
--- facts that point to it, their edges, the notes that mention it, the documents that name it and the objects that are
--- bound to it or name it, in one transaction with an audit event. With p_named, notes and objects that only name it in
--- their text count as mentioning it. An erasure that a legal hold forbids is refused.
+-- Issues a tombstone for an entity, given by name or id, in these scopes (NULL: all): hides it, its names, its facts,
+-- the facts that point to it, their edges, the notes that mention it, the documents that name it and the objects that
+-- are bound to it or name it, in one transaction with an audit event. With p_named, notes and objects that only name it
+-- in their text count as mentioning it. An erasure that a legal hold forbids is refused.
 CREATE OR REPLACE FUNCTION issue_tombstone(
     p_id uuid, p_entity json, p_scopes text[], p_reason text, p_hold boolean, p_erase boolean, p_erase_at timestamptz,
     p_named boolean, p_key text, p_job uuid)
@@ -77,7 +77,8 @@ BEGIN
     SELECT d.objects, d.relationships INTO v_objects, v_relationships
     FROM find_covered_objects(v_tenant, v_entity.entity_id, p_scopes) d;
     PERFORM drop_stored_responses(
-        v_tenant, v_entity.entity_id, v_notes, v_notes || v_facts || v_objects || v_relationships || v_entity.entity_id);
+        v_tenant, v_entity.entity_id, v_notes,
+        v_notes || v_facts || v_objects || v_relationships || v_entity.entity_id);
     PERFORM recount_terms(v_tenant, v_project);
     PERFORM record_event('tombstone_issued', p_key, jsonb_build_object(
         'tombstone_id', p_id, 'entity_id', v_entity.entity_id, 'legal_hold', p_hold, 'erase', p_erase));

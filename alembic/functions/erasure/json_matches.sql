@@ -1,4 +1,4 @@
--- Whether a value somewhere within a JSON document fits a pattern; what its fields are called does not count.
+-- Whether a string value anywhere in a JSON document matches a pattern; names of fields do not count.
 CREATE OR REPLACE FUNCTION json_matches(p_json jsonb, p_pattern text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

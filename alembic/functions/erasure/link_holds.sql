@@ -1,5 +1,5 @@
--- Before something is erased: finds out what came to name entities under a legal hold since the hold was issued, so that
--- it is kept too. Runs with the rights of its caller.
+-- Records what came to name entities under legal hold since each hold was issued, so that an erasure keeps it.
+-- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION link_holds(p_tenant text, p_project text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE

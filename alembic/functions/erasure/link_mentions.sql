@@ -1,7 +1,7 @@
--- Records which notes of these scopes (NULL: all) name an entity in their words, author, thread or tags, or did so in an
--- earlier version, or were derived from such a note; which facts name it in their value; which documents name it in
--- what is told or kept of them; and which objects and relationships name it in any version; beside those that are known
--- to speak of it. Objects of no project are left out: what they say is everybody's.
+-- Records what names an entity in these scopes (NULL: all), beside what is known to be about it: notes by their text,
+-- author, thread, tags or earlier versions, and notes derived from those; facts by their value; documents by their
+-- metadata and content; objects and relationships by any version. Objects without a project are left out, since all
+-- projects share them.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
 RETURNS void
@@ -43,7 +43,7 @@ BEGIN
     WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
       AND (fold_name(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' ')))
                ~ v_pattern
-           -- In addresses the words of a name are joined by something.
+           -- In URLs the words of a name are joined by separators.
            OR fold_name(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g')) ~ v_pattern
            OR fold_name(spelled_bytes(d.raw_content)) ~ v_pattern)
     ON CONFLICT DO NOTHING;
@@ -59,18 +59,19 @@ BEGIN
         SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
         FROM (
             SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ', o.type, o.subtype, o.key, o.title, o.status,
-                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS said
+                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS content
             FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
             UNION ALL
             SELECT r.canonical_id, r.properties, r.evidence,
                    concat_ws(' ', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
             FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
         ) x
-        -- As it is written down, so that what fields are called counts too; what JSON spells otherwise, by its values.
-        WHERE fold_name(x.said) ~ v_pattern
-           -- In keys, addresses and names of types the words of a name are joined by something.
-           OR fold_name(regexp_replace(x.said, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g')) ~ v_pattern
-           OR (position('\' IN x.said) > 0 AND (json_matches(x.properties, v_pattern) OR json_matches(x.evidence, v_pattern)))
+        -- In the JSON text, so that names of fields count too; values that JSON escapes are decoded.
+        WHERE fold_name(x.content) ~ v_pattern
+           -- In keys, URLs and type names the words of a name are joined by separators.
+           OR fold_name(regexp_replace(x.content, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g')) ~ v_pattern
+           OR (position('\' IN x.content) > 0
+               AND (json_matches(x.properties, v_pattern) OR json_matches(x.evidence, v_pattern)))
         ON CONFLICT DO NOTHING;
     END IF;
 END

@@ -1,6 +1,6 @@
--- How deep each of these objects and relationships is hidden by the tombstones of the entities that are bound to it or
--- that it names: 1 from everyone, 2 by a legal hold, 0 not at all. They have no scope of their own: what hides a
--- project's shared memory hides them. Runs with the rights of its caller.
+-- Returns the suppression of objects and relationships by the tombstones of entities that are bound to them or that
+-- they name: 1 hidden from everyone, 2 by a legal hold, 0 visible. They have no scope: what hides a project's shared
+-- memory hides them. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION object_levels(p_tenant text, p_ids uuid[])
 RETURNS TABLE (id uuid, level smallint)
 LANGUAGE plpgsql STABLE

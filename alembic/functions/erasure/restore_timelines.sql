@@ -1,5 +1,5 @@
--- Puts facts that become visible again in order with those written meanwhile, as if all had been written in the order of
--- their starts. Returns the facts of these timelines. Runs with the settings and rights of hide_or_restore_facts.
+-- Puts facts that become visible again in order with those written meanwhile, as if all had been written in the order
+-- of their starts. Returns the facts of these timelines. Runs with the settings and rights of hide_or_restore_facts.
 CREATE OR REPLACE FUNCTION restore_timelines(
     p_tenant text, p_project text, p_agent text, p_restored uuid[], p_now timestamptz)
 RETURNS uuid[]

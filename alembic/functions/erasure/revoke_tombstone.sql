@@ -1,5 +1,5 @@
--- Revokes a tombstone: what no other one hides is there again as it was. Erasures that waited for it, if it
--- was a hold, go on. What was erased cannot come back: answers why it is refused, or nothing.
+-- Revokes a tombstone and restores what no other one hides; erasures that a revoked hold blocked continue. Returns why
+-- it is refused, or NULL.
 CREATE OR REPLACE FUNCTION revoke_tombstone(p_tombstone uuid, p_id uuid, p_reason text, p_key text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -37,7 +37,7 @@ BEGIN
     INSERT INTO tombstone_revocations (tenant_id, revocation_id, project_id, tombstone_id, reason, revoked_by, key_id,
                                        revoked_at)
     VALUES (v_tenant, p_id, v_project, p_tombstone, p_reason, v_agent, p_key, v_now);
-    -- Which notes, facts, documents and objects name it was found out for tombstones alone.
+    -- Mentions by name exist only for tombstones.
     IF NOT EXISTS (SELECT FROM tombstones t
                    WHERE t.tenant_id = v_tenant AND t.entity_id = v_tombstone.entity_id AND t.named
                      AND t.erased_at IS NULL

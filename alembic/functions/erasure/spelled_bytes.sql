@@ -1,4 +1,4 @@
--- Bytes as the text they most likely are, to be searched for words: UTF-8, or else what is readable of them.
+-- Bytes as the text they most likely are, for searching: UTF-8, or else their readable characters.
 CREATE OR REPLACE FUNCTION spelled_bytes(p_bytes bytea)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE

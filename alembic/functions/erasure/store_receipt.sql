@@ -1,4 +1,4 @@
--- Keeps the signed receipt of an erasure beside its tombstone, once.
+-- Stores the signed receipt of an erasure, once.
 CREATE OR REPLACE FUNCTION store_receipt(
     p_receipt uuid, p_tombstone uuid, p_signed text, p_signature bytea, p_public_key bytea, p_now timestamptz)
 RETURNS void

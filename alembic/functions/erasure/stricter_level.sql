@@ -1,4 +1,4 @@
--- Of two levels the one that hides more: from everyone (1) is stricter than a legal hold (2), which some may read.
+-- The stricter of two levels of suppression: hidden from everyone (1) is stricter than a legal hold (2).
 CREATE OR REPLACE FUNCTION stricter_level(p_one smallint, p_other smallint)
 RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

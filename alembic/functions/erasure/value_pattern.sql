@@ -1,5 +1,5 @@
--- Returns one regular expression for the values of an entity's facts, and how many values it has: the newest 50 that are
--- long enough to be telling and short enough to be searched for. Runs with the rights of its caller.
+-- Returns one regular expression for the values of an entity's facts, and how many values it has: the newest 50 that
+-- are long enough to be telling and short enough to be searched for. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION value_pattern(
     p_tenant text, p_entity uuid, p_facts uuid[], OUT pattern text, OUT quantity bigint)
 LANGUAGE sql STABLE

@@ -1,5 +1,6 @@
--- Whether a project lets one look back that far; below its floor it refuses with the floor in the error's detail.
--- A condition of every read at a past time, so that asking costs no round trip of its own.
+-- Returns true when a project's retention floor allows reads at that time; raises PA001 with the floor in the error's
+-- detail otherwise.
+-- A condition of every read at a past time, so that the check costs no round trip of its own.
 CREATE OR REPLACE FUNCTION check_as_of(p_tenant text, p_project text, p_as_of timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql STABLE

@@ -1,7 +1,7 @@
--- Changes cardinality or status of a predicate, with the rules for what is already open. One that becomes single and
--- active needs timelines without overlaps: they are refused with those facts of them that the caller can see, or, with
--- p_resolve, put in order as if each had been written in the order of its start.
--- Holding the predicate's row against everybody who writes by it, this needs no lock on their subjects.
+-- Changes cardinality or status of a predicate. To become single and active its timelines must have no overlaps: it is
+-- refused with the overlapping facts that the caller can see, or with p_resolve each value ends where the next one
+-- starts.
+-- The lock on the predicate's row excludes all writers by it, so that their subjects need no locks.
 CREATE OR REPLACE FUNCTION configure_predicate(p_predicate uuid, p_cardinality text, p_status text, p_resolve boolean,
                                                p_key text DEFAULT '')
 RETURNS TABLE (refused text, now_status text, now_cardinality text, timelines bigint, open_facts uuid[])
@@ -76,7 +76,7 @@ BEGIN
         WHERE f.tenant_id = v_tenant AND f.predicate_id = p_predicate AND f.single_valued;
     END IF;
     IF v_old.status = 'pending' AND v_status = 'active' THEN
-        -- Whether two values can stand side by side is decided now.
+        -- Conflicts between values are resolved by the decision about cardinality.
         UPDATE fact_conflicts c
         SET status = 'resolved', resolved_by = v_agent, resolved_at = v_now,
             resolution_note = 'predicate activated as ' || v_cardinality

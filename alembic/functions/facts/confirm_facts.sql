@@ -1,5 +1,5 @@
--- Records the drafts of one turn that repeat a belief: one more mention, the running mean of confidence, and a later end
--- where the draft gives one. A draft that reaches over later facts of its belief extends each of those to the next.
+-- Records the drafts of one turn that repeat a belief: one more mention, the running mean of confidence, and a later
+-- end where the draft gives one. A draft that reaches over later facts of its belief extends each of those to the next.
 -- Runs with the settings and rights of place_facts.
 CREATE OR REPLACE FUNCTION confirm_facts(
     p_tenant text, p_project text, p_drafts fact_draft[], p_steps fact_step[])

@@ -1,5 +1,5 @@
--- Over how many conclusions a fact was come to: 0 for one that was simply said; counted up to p_most. Only what the
--- caller may read counts. Runs with the rights of its caller.
+-- Returns over how many derivations a fact was concluded: 0 for one that was simply stated; counts up to p_most. Only
+-- facts that the caller may read count. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION derivation_depth(p_tenant text, p_fact uuid, p_most int)
 RETURNS int
 LANGUAGE plpgsql STABLE

@@ -1,4 +1,4 @@
--- Sets the end of one fact the caller can see (NULL: open again), within the room its timeline leaves.
+-- Sets the end of one fact the caller can see (NULL: open again), as far as its timeline allows.
 CREATE OR REPLACE FUNCTION end_fact(p_fact uuid, p_valid_to timestamptz, p_admin boolean, p_key text DEFAULT '')
 RETURNS TABLE (refused text, bound timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -60,7 +60,7 @@ BEGIN
     END IF;
     IF p_valid_to IS DISTINCT FROM v_fact.valid_to THEN
         v_now := clock_timestamp();
-        -- Open again, it enters the index that keeps a single-valued predicate single.
+        -- An open fact enters the unique index of single-valued predicates.
         UPDATE graph_facts f SET single_valued = v_single
         WHERE f.tenant_id = v_tenant AND f.fact_id = p_fact AND f.single_valued <> v_single;
         PERFORM set_ends(v_tenant, v_project, ARRAY[p_fact], ARRAY[coalesce(p_valid_to, 'infinity')],

@@ -1,5 +1,5 @@
--- Which drafts would be derived from themselves: each walks up from the hashes it cites, through facts that are there
--- and through the other drafts, and must not come to its own hash. Runs with the rights of its caller.
+-- Returns the drafts that would be derived from themselves: those that reach their own hash from the hashes they cite,
+-- through existing facts and other drafts. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_cycles(p_tenant text, p_project text, p_indexes int[], p_hashes bytea[], p_derived json)
 RETURNS int[]
 LANGUAGE plpgsql STABLE

@@ -1,4 +1,4 @@
--- The least UUIDv7 of a moment: a range of time as a range of ids.
+-- The lowest UUIDv7 of a time, so that a range of times is a range of ids.
 CREATE OR REPLACE FUNCTION first_id(p_at timestamptz)
 RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -1,6 +1,5 @@
--- A text as names are looked for in it: in lower case, composed, and without what capital letters don't tell (whether a
--- sigma ends a word, the dot of an i). Whatever is held against a pattern of names is folded so, and the names are too:
--- Python and PostgreSQL don't make the same small letters of all capital ones.
+-- A text in the form in which names are searched: lower case, composed, with one sigma and without the dot above i.
+-- Texts and names must both be folded, because Python and PostgreSQL do not lower all letters alike.
 CREATE OR REPLACE FUNCTION fold_name(p_text text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -1,4 +1,4 @@
--- The hash by which a fact is cited: SHA-256 over the RFC 8785 form of what it said when it was made.
+-- The hash by which a fact is cited: SHA-256 over the RFC 8785 form of its content when it was written.
 -- to_json escapes a string as RFC 8785 does; a number's shortest form differs only in where the exponent begins.
 CREATE OR REPLACE FUNCTION hash_fact(
     p_confidence double precision, p_entity text, p_relation text, p_scope text, p_source text, p_ts timestamptz,

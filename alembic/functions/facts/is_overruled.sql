@@ -1,5 +1,5 @@
--- Whether an open conflict sets a preferred fact against this one (is_preferred), among those that stand at the two times
--- and have enough confidence and trust. Runs with the rights of its caller.
+-- Whether an open conflict sets a preferred fact against this one (is_preferred), among those that stand at the two
+-- times and have enough confidence and trust. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION is_overruled(
     p_tenant text, p_fact uuid, p_valid timestamptz, p_known timestamptz, p_confidence double precision,
     p_trust double precision)
@@ -26,7 +26,8 @@ BEGIN
         CROSS JOIN unnest(v_others) x(id)
         CROSS JOIN LATERAL (
             SELECT o.created_at, o.source_trust,
-                   fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known) AS confidence
+                   fact_confidence(o.fact_id, o.confidence, o.weighed_at, o.retracted_at, p_tenant, p_known)
+                       AS confidence
             FROM graph_facts o
             WHERE o.tenant_id = p_tenant AND o.fact_id = x.id
               AND fact_stands(o.fact_id, o.valid_from, o.valid_until, o.created_at, o.closed_at, o.retracted_at,

@@ -1,6 +1,5 @@
--- What is known of these sources: how each is registered, the project's trust mode, and how its last thousand facts fared
--- (taken back as wrong counts as a failure), private ones included, as numbers alone; what is hidden does not
--- count.
+-- Returns what the trust in sources is computed from: their registration, the project's trust mode, and the record of
+-- their last thousand facts (retracted as wrong is a failure). Private facts count, hidden ones do not.
 CREATE OR REPLACE FUNCTION judge_sources(p_sources text[])
 RETURNS TABLE (
     source text, identity text, authority text, blocklisted boolean, agents text[], trust_mode text, facts bigint,

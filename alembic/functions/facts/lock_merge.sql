@@ -1,5 +1,5 @@
--- Locks two entities, the predicates of their facts and the subjects of facts that point to them, so that their timelines
--- cannot change. Returns why they cannot be merged, or NULL. Runs with the rights of merge_entities.
+-- Locks two entities, the predicates of their facts and the subjects of facts that point to them, so that their
+-- timelines cannot change. Returns why they cannot be merged, or NULL. Runs with the rights of merge_entities.
 CREATE OR REPLACE FUNCTION lock_merge(p_tenant text, p_project text, p_from uuid, p_into uuid)
 RETURNS text
 LANGUAGE plpgsql VOLATILE

@@ -1,5 +1,5 @@
--- Makes those of the named entities that are wanted and not there, fills in a kind nobody knew, and answers the ids by
--- reference. Runs with the rights of its caller.
+-- Creates those of the named entities that are wanted and missing, sets a kind where there was none, and returns the
+-- ids by reference. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION make_entities(p_tenant text, p_project text, p_names json, p_known uuid[], p_wanted int[])
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
@@ -13,7 +13,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
     IF EXISTS (SELECT FROM unnest(p_wanted) w(ref) WHERE p_known[w.ref] IS NULL) THEN
-        -- In the order of names, so that two writers of the same new names wait and do not block each other.
+        -- In the order of names, so that writers of the same new names do not deadlock.
         INSERT INTO graph_entities (tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at,
                                     updated_at)
         SELECT p_tenant, n.new_id, p_project, n.canonical, n.norm, n.kind, v_now, v_now

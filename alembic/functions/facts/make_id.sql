@@ -1,4 +1,4 @@
--- A new UUIDv7 for rows whose number only the database knows; the application makes all others.
+-- A new UUIDv7 for rows that only the database creates; the application makes all other ids.
 CREATE OR REPLACE FUNCTION make_id()
 RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE

@@ -1,5 +1,5 @@
--- Makes those of the named predicates that are wanted and not there (pending and multi, until somebody decides), copies
--- rows of the installation at their first use, and answers the ids by reference. Runs with the rights of its caller.
+-- Creates those of the named predicates that are wanted and missing (pending and multi), copies predicates of the
+-- installation at their first use, and returns the ids by reference. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION make_predicates(p_tenant text, p_project text, p_names json, p_wanted int[])
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE

@@ -1,5 +1,5 @@
--- Takes facts back: confidence 0 and the moment on fact and edge, and a record of what stood there.
--- What was in conflict with them no longer is. Runs with the rights of its caller.
+-- Retracts facts: sets confidence 0 and the time on fact and edge, records what was retracted, and resolves their open
+-- conflicts. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION mark_retracted(
     p_tenant text, p_project text, p_agent text, p_facts uuid[], p_kind text, p_reason text,
     p_moments timestamptz[])
@@ -14,7 +14,7 @@ DECLARE
     v_fact graph_facts;
     v_conflict uuid;
 BEGIN
-    -- What nobody believes has no vector.
+    -- Retracted facts have no vector.
     PERFORM queue_units(p_tenant, p_project, 'fact', p_facts);
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];

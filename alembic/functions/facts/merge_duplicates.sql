@@ -1,6 +1,6 @@
--- Folds those of these facts that say the same of overlapping times, and puts their timelines in order, as if p_from were
--- p_into already: before two entities become one, or before what was hidden comes back (then both are NULL).
--- Answers how many facts were folded. Runs with the rights of its caller, who holds the locks.
+-- Merges those of these facts that say the same about overlapping times, and puts their timelines in order, as if
+-- p_from were p_into already: before two entities are merged, or before hidden facts are restored (then both are NULL).
+-- Returns how many facts were merged. Runs with the rights of its caller, who holds the locks.
 CREATE OR REPLACE FUNCTION merge_duplicates(
     p_tenant text, p_project text, p_agent text, p_facts uuid[], p_from uuid, p_into uuid,
     p_now timestamptz)
@@ -9,7 +9,7 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     v_fact record;
-    -- The fact that holds the place the next one is measured against.
+    -- The previous fact of the same timeline.
     v_line bigint := 0;
     v_held uuid;
     v_object bytea;
@@ -45,7 +45,8 @@ BEGIN
                                    least(1, (f.confidence * f.mentions + v_fact.confidence * v_fact.mentions)
                                             / (f.mentions + v_fact.mentions)), p_now, v_fact.mentions, false)
                 FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = v_held;
-                PERFORM mark_retracted(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL, ARRAY[p_now]);
+                PERFORM mark_retracted(p_tenant, p_project, p_agent, ARRAY[v_fact.fact_id], 'merged', NULL,
+                                       ARRAY[p_now]);
                 INSERT INTO graph_fact_supersessions (
                     tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
                 VALUES (p_tenant, p_project, make_id(), v_fact.fact_id, v_held, NULL, v_fact.valid_from, p_now)

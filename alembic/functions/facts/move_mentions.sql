@@ -1,4 +1,5 @@
--- Moves the mentions of p_from in notes, facts, documents and objects to p_into. Runs with the rights of merge_entities.
+-- Moves the mentions of p_from in notes, facts, documents and objects to p_into. Runs with the rights of
+-- merge_entities.
 CREATE OR REPLACE FUNCTION move_mentions(p_tenant text, p_from uuid, p_into uuid)
 RETURNS void
 LANGUAGE plpgsql VOLATILE

@@ -1,8 +1,8 @@
 -- Returns one regular expression for all names of an entity (its own, its aliases, those merged into it), as fold_name
--- spells them: whole words with any white space between them; in scripts without spaces, anywhere. In a URI, where white
--- space was replaced by a hyphen, a hyphen matches white space and %20 too. Names of one or two letters (in scripts
--- without spaces, of one) are left out; NULL when none is left. One pattern, because PostgreSQL keeps only a few compiled.
--- Runs with the rights of its caller.
+-- spells them: whole words with any white space between them; in scripts without spaces, anywhere. In a URI, where
+-- white space was replaced by a hyphen, a hyphen matches white space and %20 too. Names of one or two letters (in
+-- scripts without spaces, of one) are left out; NULL when none is left. One pattern, because PostgreSQL keeps only a
+-- few compiled. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION name_pattern(p_tenant text, p_entity uuid)
 RETURNS text
 LANGUAGE sql STABLE

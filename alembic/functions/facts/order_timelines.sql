@@ -1,5 +1,6 @@
--- Puts all timelines of one predicate in order: each value ends where the next one starts; of those that start at the
--- same moment the one written last stays. What is hidden is left alone. Runs with the rights of its caller, who holds the predicate's row.
+-- Puts all timelines of one predicate in order: each value ends where the next one starts; of those with the same start
+-- the last written one stays. Hidden facts are left out. Runs with the rights of its caller, who has locked the
+-- predicate.
 CREATE OR REPLACE FUNCTION order_timelines(p_tenant text, p_agent text, p_predicate uuid, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE

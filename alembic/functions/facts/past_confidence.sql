@@ -1,4 +1,5 @@
--- The confidence of a fact at p_known. Plain SQL without a query of its own, so that it becomes part of the calling query.
+-- The confidence of a fact at p_known. Plain SQL without a query of its own, so that it becomes part of the calling
+-- query.
 CREATE OR REPLACE FUNCTION past_confidence(
     p_fact uuid, p_confidence double precision, p_weighed timestamptz, p_retracted timestamptz, p_tenant text,
     p_known timestamptz)

@@ -1,4 +1,4 @@
--- Gives an entity the caller can see one more name; answers the alias and whether it is new.
+-- Gives an entity the caller can see one more name; returns the alias and whether it is new.
 CREATE OR REPLACE FUNCTION put_alias(p_entity uuid, p_id uuid, p_alias text, p_norm text)
 RETURNS TABLE (entity_id uuid, alias_id uuid, alias text, created_at timestamptz, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -19,7 +19,7 @@ BEGIN
     IF v_entity IS NULL THEN
         RETURN;
     END IF;
-    -- Held against a merge, which moves the aliases it sees; one that was faster is looked at again.
+    -- Locked against a merge, which moves the aliases it sees; after a faster merge the entity is read again.
     PERFORM FROM graph_entities e
     WHERE e.tenant_id = v_tenant AND e.entity_id = v_entity AND e.merged_into IS NULL AND e.suppression = 0
     FOR KEY SHARE;

@@ -1,6 +1,6 @@
--- Makes an entity, or finds the one of that name and gives it the kind and the aliases that were said; answers its id.
--- Of the owner: a name may be taken by an entity that a policy hides; then nothing is written, and `hidden` is an id to
--- show to those who must not learn of it.
+-- Creates an entity, or finds the one of that name and adds the given kind and aliases; returns its id.
+-- Security definer, since a hidden entity may have the name: then nothing is written, and `hidden` is the id to show to
+-- callers who must not learn of it.
 CREATE OR REPLACE FUNCTION put_entity(
     p_id uuid, p_canonical text, p_norm text, p_kind text, p_aliases json)
 RETURNS TABLE (entity_id uuid, created boolean, hidden uuid, created_at timestamptz)

@@ -1,4 +1,4 @@
--- Hot path: sets the scope and writes facts, in one call.
+-- Sets the scope and writes facts in one call, for the hot path.
 CREATE OR REPLACE FUNCTION put_facts(
     p_tenant text, p_project text, p_agent text, p_gardens uuid[], p_reach text,
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean,

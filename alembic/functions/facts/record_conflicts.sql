@@ -1,5 +1,5 @@
--- Records which other values in words these facts contradict: those of the same subject, predicate, scope and owner
--- whose times overlap, while the predicate is pending. At most 20 for each, the latest first.
+-- Records which other plain values these facts contradict: those of the same subject, predicate, scope and owner with
+-- overlapping times, while the predicate is pending. At most 20 for each fact, the latest first.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION record_conflicts(p_tenant text, p_project text, p_facts uuid[], p_moments timestamptz[])
 RETURNS void

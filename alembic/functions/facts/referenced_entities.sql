@@ -1,5 +1,6 @@
--- Which of these entities of a project something refers to: a row of any table with a foreign key to entities, whatever
--- table comes later, or a tombstone, which has none. Runs with the rights of its caller.
+-- Returns those of these entities of a project that something refers to: a row of any table with a foreign key to
+-- entities, tables of later revisions included, or a tombstone, which has no foreign key. Runs with the rights of its
+-- caller.
 CREATE OR REPLACE FUNCTION referenced_entities(p_tenant text, p_project text, p_entities uuid[])
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE

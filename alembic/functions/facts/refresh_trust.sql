@@ -1,5 +1,5 @@
--- Gives facts of a source, and their edges, the trust it now has: at most p_limit after p_after in the order of their
--- ids. Answers the last one, or nothing when there are no more.
+-- Stores the current trust of a source in its facts and their edges: at most p_limit facts after p_after in the order
+-- of their ids. Returns the last one, or no row at the end.
 CREATE OR REPLACE FUNCTION refresh_trust(p_source text, p_agents text[], p_trust double precision,
                                          p_otherwise double precision, p_after uuid, p_limit int)
 RETURNS TABLE (fact_id uuid)
@@ -13,7 +13,7 @@ DECLARE
     v_facts uuid[];
     v_now timestamptz;
 BEGIN
-    -- Never beside the making of a card, which tells what is trusted enough.
+    -- Never concurrent with the building of a card, which leaves out facts of low trust.
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
     v_now := clock_timestamp();
     v_facts := ARRAY(

@@ -1,6 +1,6 @@
--- Ends a conflict the caller can see: the winner (one of the two, or a third fact of the same place that was just
--- written) is held for certain, the others are taken back and stay as history, and what was decided against is recorded
--- as `resolves`. In a garden only its writers may (p_admin: the caller is an administrator).
+-- Resolves a conflict the caller can see: the winner (one of the two, or a third fact with the new value) gets
+-- confidence 1, the others are retracted, and the winner records that it `resolves` them. In a garden only its writers
+-- may do this (p_admin: the caller is an administrator).
 CREATE OR REPLACE FUNCTION resolve_conflict(
     p_conflict uuid, p_winner uuid, p_note text, p_key text, p_admin boolean)
 RETURNS TABLE (refused text, losers uuid[])
@@ -65,7 +65,7 @@ BEGIN
         SELECT f.fact_id FROM graph_facts f
         WHERE f.tenant_id = v_tenant AND f.fact_id IN (v_conflict.fact_a, v_conflict.fact_b)
           AND f.fact_id <> p_winner AND f.retracted_at IS NULL ORDER BY f.fact_id);
-    -- A value that was just written for this is no new conflict.
+    -- The value that was written to resolve this makes no new conflict.
     DELETE FROM fact_conflicts c
     WHERE c.tenant_id = v_tenant AND v_winner.created_at >= now() AND c.conflict_id <> p_conflict
       AND c.fact_b = p_winner AND c.fact_a = ANY (v_losers);

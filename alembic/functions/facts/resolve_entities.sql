@@ -1,7 +1,7 @@
--- Which entities these names or ids mean: a canonical name beats an alias, a merged entity is what it became. An id of
--- what is hidden is told as such.
--- OFFSET 0 keeps each a lookup: a plan made while the tables were small would read them whole for ever after.
--- Runs with the rights of its caller: a reader finds what they may see, a definer function what there is.
+-- Returns the entities that names or ids refer to: a canonical name precedes an alias, a merged entity is the one it
+-- was merged into. An id of a hidden entity has the state hidden.
+-- OFFSET 0 keeps each lookup by key: a plan made while the tables were small would scan them whole from then on.
+-- Runs with the rights of its caller: readers find what they may see, definer functions everything.
 CREATE OR REPLACE FUNCTION resolve_entities(p_tenant text, p_project text, p_names json)
 RETURNS TABLE (ref int, entity_id uuid, state text, candidates uuid[])
 LANGUAGE plpgsql STABLE
@@ -34,7 +34,7 @@ BEGIN
         WHERE x.project_id = p_project
     ) i ON true
     LEFT JOIN LATERAL (
-        -- What is suppressed must not make a name ambiguous for those who cannot see it.
+        -- Hidden entities must not make a name ambiguous for callers who cannot see them.
         SELECT array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression = 0) AS ids,
                (array_agg(DISTINCT s.entity_id) FILTER (WHERE s.suppression > 0))[1] AS hidden
         FROM (
@@ -45,7 +45,7 @@ BEGIN
         ) s
     ) a ON true
     CROSS JOIN LATERAL (
-        -- A name that can be seen beats one that cannot, so that reading and writing mean the same.
+        -- A visible entity precedes a hidden one, so that reads and writes resolve a name alike.
         SELECT CASE WHEN c.suppression = 0 THEN c.id WHEN n.norm IS NULL THEN i.id
                     WHEN cardinality(a.ids) = 1 THEN a.ids[1]
                     WHEN cardinality(a.ids) > 1 THEN NULL

@@ -1,5 +1,5 @@
--- Which predicates these names or ids mean, by precedence: the project's own, the tenant's, the installation's; in each
--- a canonical name beats an alias. `copy` says that the tenant has no copy of the installation's row yet.
+-- Returns the predicates that names or ids refer to, by precedence: the project's, the tenant's, the installation's; in
+-- each a canonical name precedes an alias. `copy`: the tenant has no copy of the installation's row yet.
 CREATE OR REPLACE FUNCTION resolve_predicates(p_tenant text, p_project text, p_names json)
 RETURNS TABLE (ref int, predicate_id uuid, canonical text, cardinality text, status text, copy boolean)
 LANGUAGE plpgsql STABLE

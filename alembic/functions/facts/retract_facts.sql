@@ -1,5 +1,5 @@
--- Takes back facts the caller can see: those named by id, or all under a subject, a predicate and a scope.
--- In a garden only its writers may (p_admin: the caller is an administrator, who is one everywhere).
+-- Retracts facts the caller can see: by id, or all of a subject, a predicate and a scope.
+-- In a garden only its writers may do this (p_admin: the caller is an administrator, who may everywhere).
 CREATE OR REPLACE FUNCTION retract_facts(
     p_facts uuid[], p_subject uuid, p_predicate uuid, p_scope text, p_reason text, p_admin boolean,
     p_key text DEFAULT '')

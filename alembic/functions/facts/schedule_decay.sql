@@ -1,4 +1,4 @@
--- Schedule: one decay job for each project that has policies, was not swept since p_before and has none open, across
+-- Schedules one decay job for each project that has policies, was not swept since p_before and has no open job, across
 -- tenants.
 CREATE OR REPLACE FUNCTION schedule_decay(p_before timestamptz)
 RETURNS TABLE (tenant_id text, job_id uuid)

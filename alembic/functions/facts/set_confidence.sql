@@ -1,4 +1,5 @@
--- Gives a fact and its edge another confidence, and more mentions, and logs what it had. Runs with the rights of its caller.
+-- Sets the confidence of a fact and its edge, adds mentions, and records what they were. Runs with the rights of its
+-- caller.
 CREATE OR REPLACE FUNCTION set_confidence(
     p_tenant text, p_project text, p_fact uuid, p_confidence double precision, p_moment timestamptz, p_mentions int,
     p_decayed boolean)
@@ -14,7 +15,7 @@ BEGIN
     SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.mentions, f.suppression
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND (f.confidence <> p_confidence OR p_mentions > 0);
-    -- What is hardly believed has no vector, until it is believed again.
+    -- Facts of very low confidence have no vector.
     IF EXISTS (SELECT FROM graph_facts f
                WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact
                  AND (f.confidence > 0.1) <> (p_confidence > 0.1)) THEN

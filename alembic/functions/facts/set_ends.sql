@@ -1,4 +1,4 @@
--- Sets the ends of facts ('infinity': open again) and of their edges, and logs what each end was before.
+-- Sets the ends of facts ('infinity': open again) and of their edges, and records the previous ends.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION set_ends(
     p_tenant text, p_project text, p_facts uuid[], p_ends timestamptz[], p_moments timestamptz[])
@@ -11,7 +11,7 @@ AS $$
 DECLARE
     v_fact graph_facts;
 BEGIN
-    -- One by one, each by its key: of a join with a list nobody can tell beforehand how it would be planned.
+    -- One by one, each by its key: the plan of a join with a list would depend on its estimated length.
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         INSERT INTO fact_closings (

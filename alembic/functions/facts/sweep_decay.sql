@@ -1,7 +1,8 @@
--- Lets time pass over the facts of a project: what has outlived its policy is taken back as `decayed`, or believed less
--- by half-life since it was last said or weighed; fact and edge in one transaction. At most p_limit facts after p_after,
--- in the order of their ids; p_dry only tells. What is hidden is left as it is: a hold preserves.
--- The most specific policy wins: relation and scope, relation, scope, all.
+-- Applies the decay policies of a project: retracts facts older than their policy allows as `decayed`, or lowers
+-- confidence by half-life since the fact was last written or its confidence changed. At most p_limit facts after
+-- p_after, in the order of their ids; p_dry only reports. Hidden facts are left as they are, since a legal hold
+-- preserves them.
+-- The most specific policy applies: relation and scope, relation, scope, all.
 CREATE OR REPLACE FUNCTION sweep_decay(p_now timestamptz, p_dry boolean, p_after uuid, p_limit int)
 RETURNS TABLE (fact_id uuid, policy_id uuid, action text, before double precision, after double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -54,7 +55,7 @@ BEGIN
                 j.confidence * exp(greatest(-700, -ln(2) * greatest(j.age, 0) / j.half_life_s)))) AS fallen
         ) c
         WHERE CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN j.age > j.ttl_s
-                   -- What hardly changed waits: each change is a line of history, and nothing is lost by waiting.
+                   -- A small change waits: each change is a row of history, and waiting loses nothing.
                    ELSE j.confidence - c.fallen >= 0.001 END
         ORDER BY j.fact_id LIMIT p_limit
     LOOP
@@ -65,7 +66,7 @@ BEGIN
             WHERE e.tenant_id = v_tenant AND e.entity_id = v_due.subject_entity_id FOR NO KEY UPDATE;
             SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = v_due.fact_id
             FOR UPDATE;
-            -- Said again, taken back or hidden meanwhile: its time has not come.
+            -- Written again, retracted or hidden meanwhile: no longer due.
             v_skipped := v_fact.retracted_at IS NOT NULL OR v_fact.suppression <> 0
                          OR v_fact.confidence <> v_due.confidence
                          OR coalesce(v_fact.weighed_at, v_fact.created_at) > p_now;

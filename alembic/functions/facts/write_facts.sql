@@ -1,10 +1,9 @@
 -- Writes facts, one or a thousand, in one call: finds or creates the entities and predicates they name, and places each
--- fact on its timeline. Returns a row for each, in order. When one is refused and p_atomic, nothing is written.
--- About an entity that a tombstone hides: an administrator is refused; an agent's fact is written hidden, and the result
--- looks like that of an unused name. Writes one audit event, unless p_key is NULL: then the caller writes it.
--- Security definer, because rows that a policy hides still count; the scope comes from the settings alone.
--- The settings and each OFFSET 0 keep joins lookups by key: a plan made while the tables were small would scan them
--- whole from then on.
+-- fact on its timeline. Returns a row for each, in order. When one is refused and p_atomic, nothing is written. About
+-- an entity that a tombstone hides: an administrator is refused; an agent's fact is written hidden, and the result
+-- looks like that of an unused name. Writes one audit event, unless p_key is NULL: then the caller writes it. Security
+-- definer, because rows that a policy hides still count; the scope comes from the settings alone. The settings and each
+-- OFFSET 0 keep joins lookups by key: a plan made while the tables were small would scan them whole from then on.
 CREATE OR REPLACE FUNCTION write_facts(
     p_entities json, p_predicates json, p_facts json, p_evidence json, p_derived json, p_atomic boolean,
     p_key text DEFAULT '', p_admin boolean DEFAULT false)

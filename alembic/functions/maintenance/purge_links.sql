@@ -25,7 +25,7 @@ BEGIN
             SELECT m.note_id, m.entity_id FROM note_entity_mentions m
             WHERE m.tenant_id = v_tenant AND m.note_id = ANY (v_notes)
             ORDER BY m.note_id, m.entity_id LIMIT p_limit - mentions
-        ), gone AS (
+        ), deleted AS (
             DELETE FROM note_entity_mentions m USING pick
             WHERE m.tenant_id = v_tenant AND m.note_id = pick.note_id AND m.entity_id = pick.entity_id
             RETURNING m.note_id, m.entity_id
@@ -33,7 +33,7 @@ BEGIN
         -- Only entities as new as the note: an older one has another origin.
         SELECT count(*), array_agg(DISTINCT g.entity_id) FILTER (WHERE e.created_at >= n.created_at)
         INTO v_count, v_entities
-        FROM gone g
+        FROM deleted g
         JOIN memory_notes n ON n.tenant_id = v_tenant AND n.note_id = g.note_id
         JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = g.entity_id;
         mentions := mentions + v_count;

@@ -34,11 +34,11 @@ BEGIN
                            OR (o.note_id = ANY (v_notes) AND o.supersession_id < x.supersession_id)));
                 UPDATE graph_fact_supersessions x SET note_id = NULL
                 WHERE x.tenant_id = v_tenant AND x.note_id = ANY (v_notes);
-                WITH gone AS (
+                WITH deleted AS (
                     DELETE FROM memory_notes n WHERE n.tenant_id = v_tenant AND n.note_id = ANY (v_notes)
                     RETURNING n.deleted_at
                 )
-                SELECT count(*), max(g.deleted_at) INTO v_count, v_last FROM gone g;
+                SELECT count(*), max(g.deleted_at) INTO v_count, v_last FROM deleted g;
                 notes := notes + v_count;
                 UPDATE projects p
                 SET settings = p.settings || jsonb_build_object('notes_complete_since', v_last)

@@ -29,19 +29,19 @@ BEGIN
         DELETE FROM embedding_queue q
         WHERE q.tenant_id = v_tenant AND q.project_id = v_project AND q.model_id = ANY (v_models)
           AND q.owner_kind = 'note' AND q.owner_id = ANY (v_notes);
-        WITH gone AS (
+        WITH deleted AS (
             DELETE FROM embeddings e
             WHERE e.tenant_id = v_tenant AND e.model_id = ANY (v_models) AND e.view IN ('self', 'context')
               AND e.owner_kind = 'note' AND e.owner_id = ANY (v_notes)
             RETURNING e.model_id, e.view
         ), counted AS (
             UPDATE embedding_counts c
-            SET vectors = greatest(0, c.vectors - g.gone), notes = greatest(0, c.notes - g.gone), counted_at = v_now
-            FROM (SELECT g.model_id, g.view, count(*) AS gone FROM gone g GROUP BY g.model_id, g.view) g
+            SET vectors = greatest(0, c.vectors - g.number), notes = greatest(0, c.notes - g.number), counted_at = v_now
+            FROM (SELECT g.model_id, g.view, count(*) AS number FROM deleted g GROUP BY g.model_id, g.view) g
             WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.model_id = g.model_id AND c.view = g.view
             RETURNING c.model_id
         )
-        SELECT count(*) INTO v_count FROM gone;
+        SELECT count(*) INTO v_count FROM deleted;
         v_total := v_total + v_count;
     END LOOP;
     RETURN v_total;

@@ -1,4 +1,4 @@
-"""Conflicts: found, shown to whom they concern, and ended by a winner or a new value."""
+"""Conflicts: detected, shown only to callers who see both facts, and resolved by a winner or a new value."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Decay: policies, and what a sweep does to facts that time has passed over."""
+"""Decay: policies, and how a sweep changes old facts."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def sweep(admin: httpx.Client, **fields: Any) -> dict[str, Any]:
 
 
 def age(superuser: Superuser, fact_id: str, seconds: float) -> None:
-    """Makes a fact, and its edge, as if written so long ago and never said again."""
+    """Make a fact and its edge look as if written so long ago and never again."""
     at = datetime.now(UTC) - timedelta(seconds=seconds)
     for table, key in (("graph_facts", "fact_id"), ("entity_edges", "edge_id")):
         statement = f"UPDATE {table} SET created_at = %s, valid_from = %s, weighed_at = NULL WHERE {key} = %s"

@@ -1,4 +1,4 @@
-"""Entities over HTTP: made once whatever their spelling, found by every name, merged with all that is known of them."""
+"""Entities over HTTP: created once for all spellings, found by every name, merged with all their facts."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Predicates over HTTP: a vocabulary of three scopes that grows by itself, and the decisions about it."""
+"""Predicates over HTTP: three scopes, registration on first use, and changes of status and cardinality."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Sources: how far they are trusted, who may speak for them, and what follows for their facts."""
+"""Sources: their trust, which agents may use their name, and the trust of their facts."""
 
 import asyncio
 from collections.abc import Callable, Iterator
