@@ -96,7 +96,7 @@ def all_functions() -> dict[str, str]:
     """Every function this release installs, callees before callers."""
     texts = {**schema_functions(), **function_files()}
     code = {name: re.sub(r"--[^\n]*", "", text) for name, text in texts.items()}
-    calls = {name: set(re.findall(r"\b([a-z_]+)\s*\(", text)) & code.keys() - {name} for name, text in code.items()}
+    calls = {name: set(re.findall(r"\b([a-z_0-9]+)\s*\(", text)) & code.keys() - {name} for name, text in code.items()}
     return {name: texts[name] for name in TopologicalSorter(calls).static_order()}
 
 
