@@ -67,7 +67,8 @@ async def test_an_answer_never_reaches_somebody_elses_question(fresh_database: T
 
 async def test_a_server_without_room_is_unavailable_and_no_mistake_of_ours(fresh_database: TestDatabase) -> None:
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
-        connection.execute("ALTER ROLE palimpsest_app CONNECTION LIMIT 1")
+        # Of this database, not of the role: services of other modules may still be connected.
+        connection.execute(f"ALTER DATABASE {fresh_database.name} CONNECTION LIMIT 1".encode())
     db = open_database(fresh_database.settings())
     try:
         await db.open()
@@ -76,8 +77,6 @@ async def test_a_server_without_room_is_unavailable_and_no_mistake_of_ours(fresh
                 pass
     finally:
         await db.close()
-        with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
-            connection.execute("ALTER ROLE palimpsest_app CONNECTION LIMIT -1")
 
 
 def test_terminated_backends_go_unnoticed_by_readers(fresh_database: TestDatabase) -> None:
