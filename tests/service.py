@@ -46,7 +46,7 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**kept, **variables}
 
 
-def palimpsest(*arguments: str, timeout: Any = 60, **variables: str) -> subprocess.CompletedProcess[str]:
+def palimpsest(*arguments: str, timeout: Any = 180, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "app.cli", *arguments],
