@@ -75,7 +75,8 @@ async def check_pattern(db: Database, who: Principal, *, pattern: str) -> None:
             ) from problem
     if matches_empty:
         raise BadRequest(
-            "pattern: it matches the empty string, where there is nothing to redact; require at least one character."
+            "pattern: it matches the empty string (in an empty text, or between two characters), where there is "
+            "nothing to redact; require at least one character."
         )
 
 
