@@ -147,7 +147,8 @@ def test_deleted_while_it_is_read_leaves_no_notes(
     robin: httpx.Client, superuser: Superuser, start_worker: Start
 ) -> None:
     worker = start_worker()
-    document = post(robin, content=words(1500))
+    # So long that nobody could read it to its end between two requests.
+    document = post(robin, content=words(9000))
     until_half_way(robin, document)
     path = f"/v1/documents/{document['document_id']}"
     assert robin.delete(path, params={"reason": "changed my mind"}).status_code == 204

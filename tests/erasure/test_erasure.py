@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 
 from app.db.embedded_programs import find_programs
 from tests.conftest import TestDatabase
-from tests.erasure.shared import events, revoke, tombstone, until_erased
+from tests.erasure.shared import end_grace, events, revoke, tombstone, until_erased
 from tests.facts.shared import error, fact, ids, listed, new, note, predicate, read, year
 from tests.objects.entity_links.shared import Objects
 
@@ -197,22 +197,23 @@ def test_the_name_is_free_again_and_belongs_to_somebody_new(
 
 
 def test_a_stored_answer_shows_nothing_of_what_is_hidden(
-    planted: Planted, robin: httpx.Client, admin: httpx.Client
+    planted: Planted, robin: httpx.Client, admin: httpx.Client, superuser: psycopg.Connection[Any]
 ) -> None:
     made = {"subject": planted.name, "predicate": new("p"), "object": {"value": "x"}}
     key = {"Idempotency-Key": f"again-{planted.mark[:6]}"}
     first = robin.post("/v1/facts", json=made, headers=key).json()["fact"]
-    hidden = tombstone(admin, planted.name, erase=True, grace_seconds=1)
+    hidden = tombstone(admin, planted.name, erase=True, grace_seconds=3600)
     again = robin.post("/v1/facts", json=made, headers=key)
     assert again.status_code == 201
     assert first["fact_id"] not in again.text
     assert planted.entity_id not in again.text
+    end_grace(superuser, hidden)
     until_erased(admin, hidden)
     assert listed(robin, entity=planted.name) == []
 
 
 def test_a_hold_forbids_erasure_and_its_end_lets_it_go_on(
-    planted: Planted, robin: httpx.Client, admin: httpx.Client
+    planted: Planted, robin: httpx.Client, admin: httpx.Client, superuser: psycopg.Connection[Any]
 ) -> None:
     hold = tombstone(admin, planted.name, legal_hold=True)
     refused = admin.post("/v1/tombstones", json={"entity": planted.name, "reason": "rtbf", "erase": True})
@@ -220,8 +221,9 @@ def test_a_hold_forbids_erasure_and_its_end_lets_it_go_on(
     assert refused.json()["error"]["details"] == {"tombstone_id": hold["tombstone_id"]}
     revoke(admin, hold)
 
-    waiting = tombstone(admin, planted.name, erase=True, grace_seconds=1)
+    waiting = tombstone(admin, planted.name, erase=True, grace_seconds=3600)
     hold = tombstone(admin, planted.name, legal_hold=True)
+    end_grace(superuser, waiting)
     deadline = time.monotonic() + 60
     while not (blocked := _erasures(admin, waiting, "failed")) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -262,12 +264,17 @@ def test_what_is_erased_cannot_be_revoked(planted: Planted, admin: httpx.Client)
 
 
 def test_what_was_written_while_it_was_hidden_goes_with_it(
-    planted: Planted, robin: httpx.Client, admin: httpx.Client, database: TestDatabase
+    planted: Planted,
+    robin: httpx.Client,
+    admin: httpx.Client,
+    database: TestDatabase,
+    superuser: psycopg.Connection[Any],
 ) -> None:
-    made = tombstone(admin, planted.name, erase=True, grace_seconds=2)
+    made = tombstone(admin, planted.name, erase=True, grace_seconds=3600)
     late = f"late marker {uuid4().hex}"
     fact(robin, planted.name, new("p"), late)
     note(robin, content=f"{late}: {planted.name} called again")
+    end_grace(superuser, made)
     until_erased(admin, made)
     assert late not in dump(database)
 
