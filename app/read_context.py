@@ -44,7 +44,7 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
 
         Without `held` not even administrators who look back read what a legal hold hides.
         """
-        allowed = reader(who, as_of)
+        allowed = _reader(who, as_of)
         return cls(who=allowed if held else who, valid_at=valid_at, as_of=as_of, scope=scope, hold_denied=hold_denied)
 
     def parameters(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def reader(who: Principal, as_of: datetime | None) -> Principal:
+def _reader(who: Principal, as_of: datetime | None) -> Principal:
     """Return the caller as they read at that time: administrators who look back also read what a legal hold hides."""
     if as_of is None:
         return who

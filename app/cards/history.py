@@ -1,4 +1,4 @@
-"""Cards at another time: built on request from the facts of then that the caller may read now, and never stored."""
+"""Cards at another time, built on request from facts on record then that the caller may read now; never stored."""
 
 from uuid import UUID
 

@@ -70,8 +70,8 @@ _OF_ENTITY = f"""
                     AND x.scope = f.scope AND x.owner_key = f.owner_key)) AS missing) m
     LEFT JOIN ({{cards}}) c ON true ORDER BY c.entity_id, c.card_id"""  # noqa: S608 - expressions of ours, never input
 # The facts of the cards of an entity (of one scope, of one owner; NULL: of all) at two times, as far as the caller may
-# read them now: recorded then (NULL: now) and valid then, with the validity and confidence of then; and the ids of the
-# stored cards. Names are the current ones; what was hidden since is left out for everybody.
+# read them now: recorded then (NULL: now) and valid then, with the validity and confidence on record then; and the ids
+# of the stored cards. Names are the current ones; what was hidden since is left out for everybody.
 PAST_CARD_FACTS = """
     SELECT e.entity_id, e.canonical, e.kind, coalesce(%(as_of)s::timestamptz, now()) AS known_at,
            coalesce((

@@ -53,7 +53,7 @@ class ShownCard(Read, frozen=True, kw_only=True):
 
 
 class ReplayedCard(Read, frozen=True, kw_only=True):
-    """A card of a trace, built again from the facts of then; `exists` is false when these were erased or are not
+    """A card of a trace, built again from the facts on record then; `exists` is false when these were erased or are not
     readable, or the entity was merged into another."""
 
     card_id: UUID

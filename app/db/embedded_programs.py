@@ -1,4 +1,4 @@
-"""The programs of the embedded PostgreSQL, and the account that runs them: never root, whoever we are."""
+"""The programs of the embedded PostgreSQL, and the account that runs them, which is never root."""
 
 import importlib.util
 import os

@@ -111,7 +111,7 @@ def role_drift(role: dict[str, Any]) -> list[str]:
 
 
 def setting_drift(settings: list[dict[str, Any]]) -> list[str]:
-    """Defaults that would give a scope to whoever has none, or change what names mean."""
+    """Report defaults that would give a scope to sessions without one, or change what names mean."""
     return [
         f"setting {row['name']} has a default for the {row['given_to']}; RESET it"
         for row in settings

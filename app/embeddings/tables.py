@@ -90,7 +90,7 @@ embedding_queue = Table(
     info={"rls": Rule.PROJECT, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )
 
-# How many vectors a project has of a model, which decides how they are searched; updated by whoever writes them.
+# How many vectors a project has of a model, which decides how they are searched; updated by every writer of vectors.
 embedding_counts = Table(
     "embedding_counts",
     metadata,

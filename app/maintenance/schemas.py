@@ -31,7 +31,7 @@ class QueueHealth(Read, frozen=True, kw_only=True):
     long_leases: int
     """Jobs that have been worked on for more than 10 minutes."""
     stale_leases: int
-    """Leases that ran out: whoever had them stopped answering."""
+    """Leases that ran out because their worker stopped responding."""
 
 
 class StorageHealth(Read, frozen=True, kw_only=True):

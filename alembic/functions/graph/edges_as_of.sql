@@ -1,4 +1,4 @@
--- Returns the same as edges_now for what was recorded at p_known: validity, confidence and retractions of then. No
+-- Returns the same as edges_now for what was recorded at p_known: validity, confidence and retractions at that time. No
 -- index is ordered by past confidences, so that all edges of the entity are read; history is only read for those
 -- changed since.
 CREATE OR REPLACE FUNCTION edges_as_of(
