@@ -65,9 +65,12 @@ async def test_an_answer_never_reaches_somebody_elses_question(fresh_database: T
     await pool.close_idle()
 
 
-async def test_a_server_without_room_is_unavailable_and_no_mistake_of_ours(fresh_database: TestDatabase) -> None:
-    with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
+async def test_a_server_without_room_is_unavailable_and_no_mistake_of_ours(
+    fresh_database: TestDatabase, superuser_conninfo: str
+) -> None:
+    with psycopg.connect(superuser_conninfo, autocommit=True) as connection:
         # Of this database, not of the role: services of other modules may still be connected.
+        # From another database: a closed connection counts until its backend has ended.
         connection.execute(f"ALTER DATABASE {fresh_database.name} CONNECTION LIMIT 1".encode())
     db = open_database(fresh_database.settings())
     try:
