@@ -23,8 +23,7 @@ AS $$
             SELECT n.note_id FROM memory_notes n
             WHERE n.tenant_id = p_tenant AND n.note_id = v.note_id AND n.project_id = p_project
               AND n.deleted_at IS NULL AND n.suppression = 0
-              AND (n.scope <> 'agent_private' OR n.agent_id = c.agent)
-              AND (n.garden_id IS NULL OR n.garden_id = ANY (c.gardens))
+              AND is_visible(n.scope, n.agent_id, n.garden_id, c.agent, c.gardens)
             OFFSET 0
         ) n ON true
         GROUP BY v.idx

@@ -56,8 +56,7 @@ BEGIN
                    FILTER (WHERE f.valid_until > f.next_from),
                (array_agg(f.fact_id ORDER BY f.valid_from, f.fact_id) FILTER (
                    WHERE f.project_id = v_project
-                     AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
-                     AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens))))[1:50]
+                     AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens)))[1:50]
         INTO v_timelines, v_open
         FROM live f WHERE f.valid_until > f.next_from OR f.last_until > f.valid_from;
         IF v_timelines > 0 AND NOT p_resolve THEN

@@ -19,8 +19,7 @@ DECLARE
 BEGIN
     SELECT f.* INTO v_fact FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.fact_id = p_fact AND f.suppression = 0
-      AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
-      AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens));
+      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'fact_not_found', NULL::timestamptz;
         RETURN;

@@ -23,8 +23,7 @@ BEGIN
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.conflict_id = p_conflict AND c.suppression = 0;
     SELECT f.* INTO v_one FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = v_conflict.fact_a
-      AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
-      AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens));
+      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'conflict_not_found', NULL::uuid[];
         RETURN;

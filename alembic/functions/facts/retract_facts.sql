@@ -30,8 +30,7 @@ BEGIN
       AND (p_facts IS NULL OR f.fact_id = ANY (p_facts))
       AND (p_facts IS NOT NULL OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate
                                    AND f.scope = p_scope AND f.retracted_at IS NULL))
-      AND (f.scope <> 'agent_private' OR f.agent_id = v_agent)
-      AND (f.garden_id IS NULL OR f.garden_id = ANY (v_gardens));
+      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
     PERFORM FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
         SELECT f.predicate_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
