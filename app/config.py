@@ -168,6 +168,12 @@ class Settings:
     )
     host: str = _setting("HOST", _host, "127.0.0.1", "Address to listen on.")
     port: int = _setting("PORT", _whole(1, 65535), 8000, "Port to listen on.")
+    monitoring_port: int = _setting(
+        "MONITORING_PORT",
+        _whole(0, 65535),
+        0,
+        "Port of /health, /ready and /metrics of `palimpsest worker`, on HOST; 0 = none.",
+    )
     web_processes: int = _setting("WEB_CONCURRENCY", _whole(1, 64), 1, "API processes that share the port.")
     log_level: str = _setting("LOG_LEVEL", _level, "info", "debug, info, warning or error.")
     rls_policy_strict: bool = _setting(
@@ -198,7 +204,10 @@ class Settings:
         "Names of entities under legal hold, separated by commas, whose history administrators cannot read; * = all.",
     )
     metrics_token: str | None = _setting(
-        "METRICS_TOKEN", _secret, None, "When set, /metrics requires it as a bearer token."
+        "METRICS_TOKEN",
+        _secret,
+        None,
+        "The bearer token that /metrics requires. Unset: only this machine may read them.",
     )
     max_body_bytes: int = _setting(
         "MAX_BODY_BYTES", _whole(1024, 256 * 1024 * 1024), 8 * 1024 * 1024, "Largest request body."
@@ -297,6 +306,12 @@ class Settings:
     )
     document_fetch_seconds: float = _setting(
         "DOCUMENT_FETCH_SECONDS", _decimal(0.1, 600), 30.0, "Timeout of fetching one document, in total."
+    )
+    document_readers: int = _setting(
+        "DOCUMENT_READERS",
+        _whole(1, 64),
+        4,
+        "Documents a worker parses at once; each may use up to 1 GiB of memory.",
     )
     otlp_endpoint: str | None = _setting(
         "OTEL_EXPORTER_OTLP_ENDPOINT", _endpoint, None, "Where traces go (OTLP over HTTP). Unset: no traces."

@@ -31,7 +31,7 @@ from app.web.auth import Access, Authenticator
 from app.web.dependencies import Provided, ServiceContext
 from app.web.edge import Edge
 from app.web.envelope import handle_error
-from app.web.health import QueueFigures, ReadinessCheck
+from app.web.health import MetricsReader, ReadinessCheck
 from app.web.health import router as health_router
 from app.web.rate_limits import RateLimiter
 from app.web.reference import ERROR_RESPONSES, openapi_config
@@ -96,9 +96,8 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         "db": database,
         "cursors": cursors,
         "readiness": ReadinessCheck(database, strict=settings.rls_policy_strict),
-        "metrics_token": settings.metrics_token,
+        "metrics_reader": MetricsReader(database, settings.metrics_token),
         "limits": limiter.defaults,
-        "queue_figures": QueueFigures(),
         "signer": Signer(database, settings.signing_key),
     }
     for part in provided:

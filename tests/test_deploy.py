@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 import yaml
 
 from app import __version__
+from tests.conftest import TestDatabase
+from tests.service import free_port, spawn, stop, wait_until_ready
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -205,6 +210,62 @@ def test_the_api_is_probed_and_drains() -> None:
     assert service["spec"]["ports"][0]["targetPort"] in ports
 
 
+def memory(text: str) -> int:
+    """A quantity of Kubernetes or compose in bytes."""
+    number, unit = re.fullmatch(r"(\d+)([KMGkmg])i?", text).groups()  # type: ignore[union-attr]
+    return int(number) * 1024 ** (1 + "kmg".index(unit.lower()))
+
+
+def test_a_worker_is_probed_on_its_own_port() -> None:
+    (container,) = pods()["palimpsest-worker"]["containers"]
+    (configuration,) = manifests("ConfigMap")
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for probe, path in (("readinessProbe", "/ready"), ("livenessProbe", "/health")):
+        assert container[probe]["httpGet"]["path"] == path
+        assert str(ports[container[probe]["httpGet"]["port"]]) == configuration["data"]["MONITORING_PORT"]
+    (policy,) = [item for item in manifests("NetworkPolicy") if item["metadata"]["name"] == "palimpsest-worker"]
+    assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": ports["monitoring"]}]}]
+    assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "worker"
+    worker = own_services()["worker"]
+    assert worker["environment"]["HOST"] == "0.0.0.0"
+    assert "ports" not in worker
+
+
+def test_the_memory_of_a_worker_fits_its_document_readers() -> None:
+    from app.documents.parser import MEMORY
+
+    (container,) = pods()["palimpsest-worker"]["containers"]
+    (configuration,) = manifests("ConfigMap")
+    worker = own_services()["worker"]
+    for limit, readers in (
+        (container["resources"]["limits"]["memory"], configuration["data"]["DOCUMENT_READERS"]),
+        (worker["mem_limit"], worker["environment"]["DOCUMENT_READERS"]),
+    ):
+        assert memory(limit) >= 400 * 1024**2 + int(readers) * MEMORY
+
+
+def healthy(command: list[str], **variables: str) -> bool:
+    """Whether a health check of the manifests succeeds with the settings of its container."""
+    assert command[:2] == ["CMD", "python"]
+    ran = subprocess.run([sys.executable, *command[2:]], env=variables, capture_output=True, timeout=60, check=False)
+    return ran.returncode == 0
+
+
+def test_the_health_checks_of_compose_find_a_live_and_a_dead_process(tmp_path: Path, database: TestDatabase) -> None:
+    port, log = str(free_port()), tmp_path / "log"
+    command = own_services()["worker"]["healthcheck"]["test"]
+    assert not healthy(command, MONITORING_PORT=port)
+    process = spawn("worker", log=log, DATABASE_URL=database.url("app"), MONITORING_PORT=port)
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process, log)
+        assert healthy(command, MONITORING_PORT=port)
+        dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+        (check,) = re.findall(r"^HEALTHCHECK .*?CMD (\[.*?\])$", dockerfile, flags=re.MULTILINE | re.DOTALL)
+        assert healthy(["CMD", *json.loads(check)], PORT=port)
+    finally:
+        stop(process)
+
+
 def test_the_api_survives_the_loss_of_one_pod() -> None:
     (api,) = [document for document in manifests("Deployment") if document["metadata"]["name"] == "palimpsest-api"]
     assert api["spec"]["replicas"] == 2
@@ -215,7 +276,11 @@ def test_the_api_survives_the_loss_of_one_pod() -> None:
     selectors = [
         budget["spec"]["selector"]["matchLabels"],
         manifests("Service")[0]["spec"]["selector"],
-        *(policy["spec"]["podSelector"]["matchLabels"] for policy in manifests("NetworkPolicy")),
+        *(
+            policy["spec"]["podSelector"]["matchLabels"]
+            for policy in manifests("NetworkPolicy")
+            if policy["metadata"]["name"] != "palimpsest-worker"
+        ),
     ]
     assert all(selector.items() <= labels.items() for selector in selectors)
 

@@ -30,6 +30,7 @@ from app.telemetry.logs import configure_logs
 from app.telemetry.traces import configure_traces
 from app.web.edge import Edge
 from app.web.health import ReadinessCheck
+from app.web.monitoring import monitoring
 
 PORT_PATIENCE_SECONDS = 4.0
 PARENT_POLL_SECONDS = 0.5
@@ -229,7 +230,9 @@ class _WorkerProcess:
 
     def _spawn(self) -> None:
         # In its own process group, so that Ctrl-C reaches only the supervisor, which stops the worker.
-        self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], process_group=0)
+        # It opens no port: the API of the same service answers for it and shows its metrics.
+        environment = {**os.environ, "MONITORING_PORT": "0"}
+        self._process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], process_group=0, env=environment)
 
     def _watch(self) -> None:
         pause = FIRST_RESPAWN_SECONDS
@@ -306,7 +309,8 @@ async def _work(settings: Settings) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, worker.stop)
-        await worker.run()
+        async with monitoring(db, settings):
+            await worker.run()
     finally:
         await embedders.aclose()
         await db.close()

@@ -17,8 +17,7 @@ PROGRAM = str(Path(parser_process.__file__))
 MEMORY = 1024 * 1024 * 1024
 CPU_SECONDS = 20
 SECONDS = 60.0
-# Each child may use up to MEMORY; further documents wait.
-MAX_CHILDREN = 4
+CHILDREN = 4
 
 
 class Unreadable(PermanentFailure):
@@ -39,11 +38,19 @@ class _Output(msgspec.Struct):
 class Parser:
     """Parses documents, a limited number at a time."""
 
-    def __init__(self, *, memory: int = MEMORY, cpu_seconds: int = CPU_SECONDS, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        memory: int = MEMORY,
+        cpu_seconds: int = CPU_SECONDS,
+        seconds: float = SECONDS,
+        children: int = CHILDREN,
+    ) -> None:
         self._memory = memory
         self._cpu_seconds = cpu_seconds
         self._seconds = seconds
-        self._children = asyncio.Semaphore(MAX_CHILDREN)
+        # Each child may use up to `memory`; further documents wait.
+        self._children = asyncio.Semaphore(children)
 
     async def parse(self, kind: str, raw: bytes, *, charset: str | None, limit: int) -> ParsedText:
         """Return the text and title of a document, or raise Unreadable when it is invalid or exceeds a limit."""

@@ -119,4 +119,4 @@ def register_jobs(registry: Registry, context: JobContext) -> None:
     """Register the ingestion of documents."""
     settings = context.settings
     fetcher = Fetcher(FetchRules.from_settings(settings), seconds=settings.document_fetch_seconds)
-    registry.register(JOB_KIND, IngestTask(fetcher, Parser()))
+    registry.register(JOB_KIND, IngestTask(fetcher, Parser(children=settings.document_readers)))

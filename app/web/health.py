@@ -1,7 +1,9 @@
 """Health, readiness, metrics and the description of the deployment."""
 
 import hmac
+import ipaddress
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -16,12 +18,13 @@ from app.db.database import Database, Row
 from app.db.functions import functions_hash
 from app.db.metadata import metadata
 from app.db.releases import read_state
-from app.errors import StartupError, Unauthenticated, Unavailable
+from app.errors import Forbidden, StartupError, Unauthenticated, Unavailable
 from app.signing import ALGORITHM, Signer, encode_base64
 from app.telemetry.metrics import CONTENT_TYPE, render_metrics
 from app.web import queries
 
 CHECK_EVERY_SECONDS = 5.0
+FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -121,6 +124,42 @@ class QueueFigures:
         return self._jobs, self._embeddings
 
 
+class MetricsReader:
+    """Renders metrics for those who may read them: holders of METRICS_TOKEN, or without one this machine alone."""
+
+    def __init__(self, db: Database, token: str | None) -> None:
+        self._db = db
+        self._token = token
+        self._figures = QueueFigures()
+
+    async def read(self, headers: Mapping[str, str], *, client: str | None) -> bytes:
+        """Return the exposition text, or raise Unauthenticated or Forbidden; names of headers are in lower case."""
+        self._check_access(headers, client)
+        return render_metrics(*await self._figures.read(self._db))
+
+    def _check_access(self, headers: Mapping[str, str], client: str | None) -> None:
+        if self._token is not None:
+            given = headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                raise Unauthenticated(
+                    "Send METRICS_TOKEN as `Authorization: Bearer ...`.", code="metrics_token_required"
+                )
+        # A proxy on this machine calls from loopback on behalf of anyone.
+        elif not _is_loopback(client) or any(name in headers for name in FORWARDING_HEADERS):
+            raise Forbidden(
+                "Metrics are only for this machine. Set METRICS_TOKEN to read them from elsewhere.",
+                code="metrics_local_only",
+            )
+
+
+def _is_loopback(client: str | None) -> bool:
+    try:
+        address = ipaddress.ip_address(client or "")
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 @get("/health", security=[{}], summary="Check liveness", tags=["platform"])
 async def health() -> Health:
     """Return 200 as long as the process runs; for liveness probes."""
@@ -136,17 +175,14 @@ async def ready(readiness: NamedDependency[SkipValidation[ReadinessCheck]]) -> R
 
 @get("/metrics", security=[{}], summary="Read metrics", tags=["platform"], media_type="text/plain")
 async def metrics(
-    request: Request[Any, Any, Any],
-    db: NamedDependency[SkipValidation[Database]],
-    metrics_token: NamedDependency[SkipValidation[str | None]],
-    queue_figures: NamedDependency[SkipValidation[QueueFigures]],
+    request: Request[Any, Any, Any], metrics_reader: NamedDependency[SkipValidation[MetricsReader]]
 ) -> Response[bytes]:
-    """Return metrics for Prometheus by route template and kind of job, without names of tenants."""
-    if metrics_token is not None:
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {metrics_token}".encode()):
-            raise Unauthenticated("Send METRICS_TOKEN as `Authorization: Bearer ...`.", code="metrics_token_required")
-    return Response(render_metrics(*await queue_figures.read(db)), media_type=CONTENT_TYPE)
+    """Return metrics for Prometheus by route template and kind of job, without names of tenants.
+
+    With METRICS_TOKEN they need it as a bearer token; without it only the machine itself may read them.
+    """
+    client = request.client.host if request.client is not None else None
+    return Response(await metrics_reader.read(request.headers, client=client), media_type=CONTENT_TYPE)
 
 
 @get("/.well-known/palimpsest", security=[{}], summary="Describe the deployment", tags=["platform"])
