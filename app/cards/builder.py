@@ -1,6 +1,6 @@
 """Build a card as Markdown from facts: pure, and deterministic for the same facts.
 
-Names, values and sources are escaped, so that none can break out of its line or cell.
+Names, values and sources are escaped, so that none can break out of its line, its cell or a prompt.
 """
 
 import re
@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from app.prompt_text import inline
+from app.retrieval.packing import BYTES_PER_TOKEN
+
 CAP_TOKENS = 4000
-BYTES_PER_TOKEN = 4
 MIN_CONFIDENCE = 0.3
 OMITTED = "… {} lower-confidence facts omitted"
 TABLE = (
@@ -29,8 +31,6 @@ SOURCE_BYTES = 120
 CONTRADICTIONS_BYTES = 4000
 SOURCES_BYTES = 1500
 
-# Line ends and other control characters, and those that change the direction of text.
-UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # Characters that would end a cell, start markup, or make a link or an image.
 MARKUP = re.compile(r"[\\|`<\[]")
 
@@ -67,11 +67,6 @@ class BuiltCard(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     facts: int
     omitted: int
-
-
-def count_tokens(text: str) -> int:
-    """Return the estimated number of tokens of a text."""
-    return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def build_card(
@@ -193,7 +188,7 @@ def _number(value: float) -> str:
 
 def _line(text: str, limit: int) -> str:
     """Return text on one line with markup escaped, cut to `limit` bytes."""
-    flat = " ".join(UNPRINTED.sub(" ", text).split())
+    flat = inline(text)
     escaped = MARKUP.sub(r"\\\g<0>", flat)
     if _size(escaped) <= limit:
         return escaped

@@ -2,10 +2,11 @@
 
 from app.access import AGENT_SCOPES, Principal
 from app.db.database import Row
-from app.embeddings.redactions import BUILT_IN
+from app.embeddings.redactions import BUILT_IN, redacted
 from app.extraction import queries
 from app.jobs.registry import Job
 from app.notes.derived_notes import PIPELINE, SourceNote
+from app.prompt_text import visible
 
 
 def job_principal(job: Job) -> Principal:
@@ -35,6 +36,15 @@ async def read_note(job: Job, who: Principal) -> Row | None:
     }
     rows = await job.db.query(who, queries.READ_EXTRACTION, params)
     return rows[0] if rows else None
+
+
+async def show_note(job: Job, row: Row) -> Row:
+    """Return a row of `read_note` without invisible characters, redacted again where these hid a secret."""
+    said = {"content": visible(row["content"]), "author": visible(row["author"] or "")}
+    if said["content"] == row["content"] and said["author"] == (row["author"] or ""):
+        return row
+    content, author = await redacted(job.db, job.scope.tenant_id, list(said.values()))
+    return {**row, "content": content, "author": author}
 
 
 def source_note(job: Job, row: Row) -> SourceNote:

@@ -22,7 +22,7 @@ from app.extraction.decisions import Candidate, Proposal
 from app.extraction.graph_links import MAX_WARNINGS, link, plan_link, run_link
 from app.extraction.models import Models
 from app.extraction.proposals import ProposalBatch, apply_proposals
-from app.extraction.source_notes import job_principal, read_note, source_note
+from app.extraction.source_notes import job_principal, read_note, show_note, source_note
 from app.extraction.statements import Extraction, Statement
 from app.jobs.registry import Job, JobContext, Postponed, Registry
 from app.notes.derived_notes import LinkJob, SourceNote
@@ -74,7 +74,7 @@ class ExtractTask:
         calls = ModelCalls(job.db, who, job_id=job.job_id, model=model, settings=settings, spent=row["spent"])
         try:
             async with asyncio.timeout(settings.lease_timeout_ms / 1000):
-                found = await _extract_statements(calls, row)
+                found = await _extract_statements(calls, await show_note(job, row))
                 proposals, warnings = await self._decide_all(job.db, who, calls, source, found.statements)
         except TimeoutError as problem:
             raise ExtractionTimedOut(f"not done within {settings.lease_timeout_ms} ms (lease_timeout_ms)") from problem

@@ -5,10 +5,10 @@ from uuid import UUID
 import msgspec
 
 from app.cards import service as cards
-from app.cards.builder import count_tokens
 from app.cards.schemas import CardRead, ShownCard
 from app.db.database import Database
 from app.recall.request import CheckedRequest
+from app.retrieval.packing import count_tokens
 
 
 class CardResult(msgspec.Struct, frozen=True, kw_only=True):

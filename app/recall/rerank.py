@@ -19,6 +19,7 @@ from app.db.database import Database
 from app.embeddings.models import provider_settings
 from app.embeddings.redactions import RedactionSlow, redacted
 from app.errors import Unavailable
+from app.prompt_text import inline, visible
 from app.providers.base import ProviderError, Reranker
 from app.providers.build import build_reranker, parse_model
 from app.recall import queries
@@ -131,8 +132,11 @@ async def rerank(
             reranker = rerankers.of(settings.reranker_model)
             if reranker is None or not head:
                 return pool, False
-            sent = await redacted(db, request.context.who.tenant_id, [request.query, *texts[: len(head)]])
-            scores = await reranker.rerank(sent[0], sent[1:])
+            # Before redaction, so that an invisible character within a secret does not hide it from the patterns.
+            shown = [visible(text) for text in (request.query, *texts[: len(head)])]
+            sent = await redacted(db, request.context.who.tenant_id, shown)
+            # A reranker may be a language model, which reads what is stored as a part of its prompt.
+            scores = await reranker.rerank(sent[0], [inline(text) for text in sent[1:]])
     except (TimeoutError, ProviderError, RedactionSlow, ValueError) as problem:
         log.warning("rerank_failed", model=settings.reranker_model, error=type(problem).__name__)
         return pool, False

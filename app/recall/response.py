@@ -15,7 +15,7 @@ from app.recall.dependencies import RecallDependencies
 from app.recall.memory_card import CardResult
 from app.recall.parents import Result, add_parents, present_fact
 from app.recall.query_vectors import QueryVector
-from app.recall.rendering import render
+from app.recall.rendering import FRAME_TOKENS, render
 from app.recall.request import CheckedRequest
 from app.recall.rerank import rerank
 from app.recall.schemas import BoostRead, Channel, RecalledFact, RecallMeta, RecallRead, ScoreRead, TooLong
@@ -104,7 +104,7 @@ async def build_response(
         truncated=len(chosen.taken) < ranked.total,
         too_long=chosen.too_long or UNSET,
         scores_debug=[_explain(one) for one in chosen.taken] if options.debug else None,
-        rendered=render(results, card.to_render(options.token_budget - used)) if options.rendered else UNSET,
+        rendered=_render(request, results, card, used) if options.rendered else UNSET,
         trace_id=UUID(new_id()),
         meta=meta,
         tombstone_notices=notices,
@@ -145,17 +145,19 @@ async def _choose(
         pool, reranked = await rerank(db, request, pool, texts, settings=pipeline, rerankers=dependencies.rerankers)
     costs = [token_cost(contents.texts[one.id]) for one in pool]
     by_entity = request.entity is not None
+    frame = FRAME_TOKENS if options.rendered else 0
     chosen, used = pack(
         [one.score + (FIRST if one.id in card.divergent else 0.0) for one in pool],
         costs,
-        budget=options.token_budget,
+        budget=options.token_budget - frame,
         limit=options.max_results,
         vectors=None if by_entity else contents.stack_vectors(pool),
         diversity=1.0 if by_entity else options.lambda_mmr,
     )
     # MMR decides which results are taken; they are shown in the order of their scores.
     taken = sorted((pool[index] for index in chosen), key=lambda one: (-one.score, one.id))
-    return _Chosen(taken=taken, used=used, too_long=_too_long(request, pool, costs), reranked=reranked)
+    too_long = _too_long(pool, costs, budget=options.token_budget - frame, limit=options.max_results)
+    return _Chosen(taken=taken, used=used + frame if taken else 0, too_long=too_long, reranked=reranked)
 
 
 def _apply_recency(pool: list[ScoredCandidate], contents: Contents, *, now: datetime) -> list[ScoredCandidate]:
@@ -170,13 +172,18 @@ def _apply_recency(pool: list[ScoredCandidate], contents: Contents, *, now: date
     return sorted(map(weighted, pool), key=lambda one: (-one.score, one.id))
 
 
-def _too_long(request: CheckedRequest, pool: list[ScoredCandidate], costs: list[int]) -> list[TooLong]:
+def _render(request: CheckedRequest, results: list[Result], card: CardResult, used: int) -> str:
+    budget = request.options.token_budget
+    return render(results, card.to_render(budget - max(used, FRAME_TOKENS)), token_budget=budget)
+
+
+def _too_long(pool: list[ScoredCandidate], costs: list[int], *, budget: int, limit: int) -> list[TooLong]:
     """Return those of the best candidates that exceed the whole budget."""
     best = sorted(zip(pool, costs, strict=True), key=lambda pair: (-pair[0].score, pair[0].id))
     return [
         TooLong(kind=one.kind, id=UUID(one.id), score=one.score, tokens=cost)
-        for one, cost in best[: request.options.max_results]
-        if cost > request.options.token_budget
+        for one, cost in best[:limit]
+        if cost > budget
     ]
 
 

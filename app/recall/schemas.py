@@ -80,7 +80,7 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     graph_boost: bool = False
     """Raise notes about the entities that the query names, in projects with graph_enabled."""
     rendered: bool = False
-    """Return the results also as one text for a prompt."""
+    """Return the results also as one text for a prompt; its frame counts towards the budget."""
     debug: bool = False
     """Return the parts of each score too (scope graph:search:debug)."""
 

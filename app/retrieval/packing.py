@@ -10,9 +10,14 @@ TOKENS_FOR_FRAME = 40
 BYTES_PER_TOKEN = 4
 
 
+def count_tokens(text: str) -> int:
+    """Return the estimated number of tokens of a text."""
+    return math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
+
+
 def token_cost(text: str) -> int:
     """Return how many tokens a result takes: its frame and its text."""
-    return TOKENS_FOR_FRAME + math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
+    return TOKENS_FOR_FRAME + count_tokens(text)
 
 
 def pack(

@@ -261,7 +261,7 @@ FIELDS: dict[str, str] = {
     "relationship": "The relationship.",
     "relationships": "The relationships.",
     "removed": "Properties that are gone, by JSON Pointer.",
-    "rendered": "The results as one text for a prompt.",
+    "rendered": "The results as one text for a prompt, in a frame that stored text cannot close or imitate.",
     "repair_reembed_cooldown_ms": "Milliseconds between two repairs of the index.",
     "repair_reembed_hourly_budget": "Repairs of the index an hour.",
     "repair_requeue_cooldown_ms": "Milliseconds between two repairs of the queue.",

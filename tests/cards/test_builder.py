@@ -13,9 +13,9 @@ from app.cards.builder import (
     CardEntity,
     CardFact,
     build_card,
-    count_tokens,
     render_opening,
 )
+from app.retrieval.packing import count_tokens
 from tests.cards.shared import section, table
 
 ALICE = CardEntity(canonical="Alice", kind="person", aliases=["Al", "user:alice"])

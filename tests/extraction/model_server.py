@@ -27,7 +27,8 @@ class Asked:
     @property
     def said(self) -> str:
         """The note or statement that the call is about."""
-        return self.prompt.partition(">\n")[2].partition("\n</")[0]
+        lines = self.prompt.partition(">\n")[2].partition("\n</")[0].split("\n")
+        return "\n".join(line.removeprefix("> ") for line in lines)
 
 
 @dataclass(frozen=True)

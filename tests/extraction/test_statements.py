@@ -137,4 +137,4 @@ def test_extraction_the_prompt_has_worked_examples_and_asks_for_json_alone() -> 
     messages, _ = extraction_prompt("words", author="Mara", occurred_at=NOW)
     assert messages[0].content.count("Example.") >= 2
     assert "nothing else" in messages[0].content
-    assert "Note by Mara, 2026-03-01" in messages[1].content
+    assert 'Note by "Mara", 2026-03-01' in messages[1].content

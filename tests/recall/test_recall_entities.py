@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.recall.rendering import FRAME_TOKENS
 from tests.cards.shared import built
 from tests.facts.shared import entity, error, fact
 from tests.recall.shared import LEXICAL, VECTOR, World, edge
@@ -93,7 +94,8 @@ def test_20_4_4_the_card_comes_with_the_facts(world: World) -> None:
     assert "green tea" in answer["memory_card"]["value"]["v"]
     assert "card_stale" not in answer
     assert [(one["id"], one["card_stale"]) for one in answer["results"]] == [(known, False)]
-    assert answer["rendered"].startswith(card["value"]["v"].strip())
+    quoted = "\n".join(f"> {line}".rstrip() for line in card["value"]["v"].strip().split("\n"))
+    assert f"\nCard:\n{quoted}\n- Fact (" in answer["rendered"]
     assert world.recall("tea", entity="Alice", relation="drinks")["memory_card"] is None, "with a relation: no card"
     assert world.recall("tea")["memory_card"] is None, "without an entity: no card"
     assert world.recall("tea", entity="Alice", include=["notes"])["memory_card"] is None
@@ -116,7 +118,7 @@ def test_20_3_4_a_card_goes_into_a_prompt_only_where_the_budget_has_room(world: 
     world.fact("Alice", "drinks", "green tea")
     (card,) = built(world.robin, "Alice")
     size = len(card["value"]["v"].encode()) // 4 + 1
-    for budget, there in ((43 + size, True), (42 + size - 20, False)):
+    for budget, there in ((43 + FRAME_TOKENS + size, True), (42 + FRAME_TOKENS + size - 20, False)):
         answer = world.recall("tea", entity="Alice", rendered=True, token_budget=budget)
         assert len(answer["results"]) == 1
         assert answer["memory_card"] == card
