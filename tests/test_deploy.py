@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
+from psycopg.conninfo import make_conninfo
 
 from app import __version__
-from tests.conftest import TestDatabase
-from tests.service import free_port, spawn, stop, wait_until_ready
+from app.config import ENVIRONMENT_VARIABLES, read_settings
+from tests.conftest import TestDatabase, as_url
+from tests.service import free_port, palimpsest, spawn, stop, wait_until_ready
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 # A filled in secret.yaml belongs to whoever deploys and is never committed.
 YAML_FILES = sorted(path for path in DEPLOY.rglob("*.y*ml") if path.name != "secret.yaml")
+COMPONENTS = sorted(path.parent for path in KUBERNETES.glob("components/*/kustomization.yaml"))
+# By their names, so that a new secret setting cannot be forgotten.
 SECRET_VARIABLES = {
-    "CURSOR_SECRET",
-    "DATABASE_DIRECT_URL",
-    "DATABASE_MIGRATION_URL",
-    "DATABASE_URL",
-    "METRICS_TOKEN",
-    "PLATFORM_KEY",
+    name for name in ENVIRONMENT_VARIABLES if re.search(r"(_KEY|_TOKEN|_SECRET)$|^DATABASE_(.*_)?URL$", name)
 }
+
+TOKEN = "a-token-of-the-tests-0123456789"
 
 Document = dict[str, Any]
 
@@ -39,9 +43,15 @@ def documents(path: Path) -> list[Document]:
 
 
 def manifests(kind: str | None = None) -> list[Document]:
-    """Every Kubernetes object in deploy/kubernetes, or those of one kind."""
-    found = [document for path in YAML_FILES if path.parent == KUBERNETES for document in documents(path)]
+    """Every Kubernetes object in deploy/kubernetes and its components, or those of one kind."""
+    found = [document for path in YAML_FILES if KUBERNETES in path.parents for document in documents(path)]
     return [document for document in found if kind is None or document["kind"] == kind]
+
+
+def named(kind: str, name: str) -> Document:
+    """The Kubernetes object of a kind and a name."""
+    (found,) = [document for document in manifests(kind) if document["metadata"]["name"] == name]
+    return found
 
 
 def pods() -> dict[str, Document]:
@@ -150,22 +160,122 @@ def test_no_image_is_latest_and_ours_carries_the_version_of_the_project() -> Non
 
 
 def test_every_variable_is_one_the_service_knows() -> None:
-    from app.config import ENVIRONMENT_VARIABLES
+    used = {entry["name"] for _, _, container in containers() for entry in container.get("env", [])}
+    used |= {name for document in manifests("ConfigMap") for name in document["data"]}
+    used |= {name for document in manifests("Secret") for name in document["stringData"]}
+    used |= {name for service in own_services().values() for name in service["environment"]}
+    used |= {name for names in offered_secrets().values() for name in names}
+    assert used
+    assert used - set(ENVIRONMENT_VARIABLES) == set()
+    assert "OPENAI_API_KEY" in SECRET_VARIABLES
 
-    named = {entry["name"] for _, _, container in containers() for entry in container.get("env", [])}
-    named |= {name for document in manifests("ConfigMap") for name in document["data"]}
-    named |= {name for document in manifests("Secret") for name in document["stringData"]}
-    named |= {name for service in own_services().values() for name in service["environment"]}
-    assert named
-    assert named - set(ENVIRONMENT_VARIABLES) == set()
-    assert set(ENVIRONMENT_VARIABLES) >= SECRET_VARIABLES
+
+def offered_secrets() -> dict[str, set[str]]:
+    """The settings that each Secret of the example has, those in comments too, by the Secret's name."""
+    text = (KUBERNETES / "secret.example.yaml").read_text(encoding="utf-8")
+    return {
+        yaml.safe_load(part)["metadata"]["name"]: set(re.findall(r"^  (?:# )?([A-Z_]+): ", part, flags=re.MULTILINE))
+        for part in text.split("\n---\n")
+    }
+
+
+def sources(container: Document, kind: str) -> set[str]:
+    """The ConfigMaps or Secrets from which a container gets all settings."""
+    return {source[kind]["name"] for source in container.get("envFrom", []) if kind in source}
+
+
+def given_secrets(container: Document) -> set[str]:
+    """The secret settings that a container gets when the Secrets have them all."""
+    offered = offered_secrets()
+    whole = {name for source in sources(container, "secretRef") for name in offered[source]}
+    single = [entry["valueFrom"]["secretKeyRef"] for entry in container.get("env", []) if "valueFrom" in entry]
+    assert all(reference["key"] in offered[reference["name"]] for reference in single)
+    return whole | {reference["key"] for reference in single}
+
+
+def test_every_setting_reaches_every_process_that_reads_it_in_kubernetes() -> None:
+    for name, _, container in containers():
+        assert sources(container, "configMapRef") == {"palimpsest"}, name
+    offered = offered_secrets()
+    assert sorted(name for names in offered.values() for name in names) == sorted(SECRET_VARIABLES)
+    given = {name: given_secrets(container) for name, _, container in containers()}
+    providers = {name for name in SECRET_VARIABLES if name.endswith("_API_KEY")}
+    assert given["palimpsest-api"] == SECRET_VARIABLES - {"DATABASE_MIGRATION_URL"}
+    assert given["palimpsest-worker"] == given["palimpsest-api"] - {"PLATFORM_KEY"}
+    assert given["palimpsest-migrate"] == {"DATABASE_URL", "DATABASE_MIGRATION_URL"} | providers
+
+
+def test_every_setting_reaches_every_process_that_reads_it_in_compose() -> None:
+    # Either free to be set in settings.env, or taken from deploy/.env, or fixed by how the containers are joined.
+    fixed = {"DATABASE_URL", "DATABASE_MIGRATION_URL", "HOST", "PORT", "MONITORING_PORT"}
+    for name, service in own_services().items():
+        assert service["env_file"] == [{"path": "settings.env", "required": False}], name
+        for variable, value in service["environment"].items():
+            assert variable in fixed or value.startswith(f"${{{variable}:"), (name, variable)
+            assert not value.endswith(":-}"), f"{name}: an empty {variable} would hide the one in settings.env"
+    assert {name for name, service in own_services().items() if "PLATFORM_KEY" in service["environment"]} == {"api"}
+    ignored = (DEPLOY / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {".env", "settings.env", "kubernetes/secret.yaml"} <= set(ignored)
+
+
+def environment_of(workload: str, secrets: dict[str, dict[str, str]], **changes: str) -> dict[str, str]:
+    """The environment that Kubernetes would give to a workload's container."""
+    (container,) = pods()[workload]["containers"]
+    found: dict[str, str] = {}
+    for source in container["envFrom"]:
+        if "configMapRef" in source:
+            found |= named("ConfigMap", source["configMapRef"]["name"])["data"]
+        else:
+            found |= secrets[source["secretRef"]["name"]]
+    for entry in container.get("env", []):
+        reference = entry["valueFrom"]["secretKeyRef"]
+        value = secrets[reference["name"]].get(reference["key"])
+        assert value is not None or reference.get("optional"), entry["name"]
+        found |= {} if value is None else {entry["name"]: value}
+    return {**found, **changes}
+
+
+@pytest.mark.slow
+def test_the_commands_and_settings_of_the_manifests_run(
+    tmp_path: Path, empty_database: str, superuser_conninfo: str, app_password: str
+) -> None:
+    login = {"password": app_password} if app_password else {}
+    secrets = {
+        "palimpsest": {
+            "DATABASE_URL": as_url(make_conninfo(empty_database, user="palimpsest_app", **login)),
+            "METRICS_TOKEN": TOKEN,
+            "OPENAI_API_KEY": "key-of-a-provider",
+        },
+        "palimpsest-api": {"PLATFORM_KEY": TOKEN[::-1]},
+        "palimpsest-migration": {"DATABASE_MIGRATION_URL": as_url(empty_database)},
+    }
+    # Dimensions in the name: nobody is asked for them.
+    model = {"EMBEDDING_MODEL": "openai/text-embedding-3-small@256"}
+    arguments = {name: container["args"] for name, _, container in containers()}
+    migrated = palimpsest(*arguments["palimpsest-migrate"], **environment_of("palimpsest-migrate", secrets, **model))
+    assert migrated.returncode == 0, migrated.stderr
+    assert "as set by EMBEDDING_MODEL" in migrated.stderr
+    for workload, variable in (("palimpsest-api", "PORT"), ("palimpsest-worker", "MONITORING_PORT")):
+        port, log = str(free_port()), tmp_path / workload
+        # The address is the only difference: the tests open no port to the network.
+        changes = {variable: port, "HOST": "127.0.0.1", **model}
+        process = spawn(*arguments[workload], log=log, **environment_of(workload, secrets, **changes))
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_until_ready(url, process, log)
+            assert httpx.get(f"{url}/metrics", timeout=30).status_code == 401
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            assert httpx.get(f"{url}/metrics", headers=headers, timeout=30).status_code == 200
+        finally:
+            stop(process)
 
 
 def test_secrets_only_come_from_secret_keys() -> None:
     offered = {(secret["metadata"]["name"], key) for secret in manifests("Secret") for key in secret["stringData"]}
     for name, _, container in containers():
         for source in container.get("envFrom", []):
-            assert set(source) == {"configMapRef"}, name
+            assert set(source) <= {"configMapRef", "secretRef"}, name
+            assert source.get("secretRef", {}).get("name") != "palimpsest-migration", name
         for entry in container.get("env", []):
             if entry["name"] in SECRET_VARIABLES:
                 assert set(entry) == {"name", "valueFrom"}, (name, entry["name"])
@@ -188,8 +298,8 @@ def test_no_secret_is_written_down() -> None:
 
 
 def test_only_migrations_see_the_migration_url() -> None:
-    named = {name for name, _, container in containers() for entry in container["env"] if "MIGRATION" in entry["name"]}
-    assert named == {"palimpsest-migrate"}
+    given = {name for name, _, container in containers() if "DATABASE_MIGRATION_URL" in given_secrets(container)}
+    assert given == {"palimpsest-migrate"}
     assert {name for name, service in own_services().items() if "DATABASE_MIGRATION_URL" in service["environment"]} == {
         "migrate"
     }
@@ -216,6 +326,11 @@ def memory(text: str) -> int:
     return int(number) * 1024 ** (1 + "kmg".index(unit.lower()))
 
 
+def preset(value: str) -> str:
+    """What compose uses for `${NAME:-value}` while nothing is set."""
+    return re.fullmatch(r"\$\{\w+:-(.+)\}", value)[1]  # type: ignore[index]
+
+
 def test_a_worker_is_probed_on_its_own_port() -> None:
     (container,) = pods()["palimpsest-worker"]["containers"]
     (configuration,) = manifests("ConfigMap")
@@ -223,7 +338,7 @@ def test_a_worker_is_probed_on_its_own_port() -> None:
     for probe, path in (("readinessProbe", "/ready"), ("livenessProbe", "/health")):
         assert container[probe]["httpGet"]["path"] == path
         assert str(ports[container[probe]["httpGet"]["port"]]) == configuration["data"]["MONITORING_PORT"]
-    (policy,) = [item for item in manifests("NetworkPolicy") if item["metadata"]["name"] == "palimpsest-worker"]
+    policy = named("NetworkPolicy", "palimpsest-worker")
     assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": ports["monitoring"]}]}]
     assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "worker"
     worker = own_services()["worker"]
@@ -239,7 +354,7 @@ def test_the_memory_of_a_worker_fits_its_document_readers() -> None:
     worker = own_services()["worker"]
     for limit, readers in (
         (container["resources"]["limits"]["memory"], configuration["data"]["DOCUMENT_READERS"]),
-        (worker["mem_limit"], worker["environment"]["DOCUMENT_READERS"]),
+        (preset(worker["mem_limit"]), preset(worker["environment"]["DOCUMENT_READERS"])),
     ):
         assert memory(limit) >= 400 * 1024**2 + int(readers) * MEMORY
 
@@ -279,7 +394,7 @@ def test_the_api_survives_the_loss_of_one_pod() -> None:
         *(
             policy["spec"]["podSelector"]["matchLabels"]
             for policy in manifests("NetworkPolicy")
-            if policy["metadata"]["name"] != "palimpsest-worker"
+            if policy["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component") != "worker"
         ),
     ]
     assert all(selector.items() <= labels.items() for selector in selectors)
@@ -291,3 +406,105 @@ def test_all_kustomization_resources_exist_and_nothing_is_left_out() -> None:
     assert all((KUBERNETES / resource).is_file() for resource in resources)
     apart = {"kustomization.yaml", "secret.example.yaml"}
     assert {path.name for path in YAML_FILES if path.parent == KUBERNETES} - apart == set(resources)
+
+
+def egress(policy: Document) -> set[int]:
+    """The ports that a policy lets out, except those for names."""
+    return {port["port"] for rule in policy["spec"].get("egress", []) for port in rule["ports"]} - {53}
+
+
+def patched_settings(component: Path) -> dict[str, str]:
+    """The settings that a component changes in the ConfigMap."""
+    (kustomization,) = documents(component / "kustomization.yaml")
+    patches = kustomization.get("patches", [])
+    assert all(patch["target"] == {"kind": "ConfigMap", "name": "palimpsest"} for patch in patches)
+    return {name: value for patch in patches for name, value in yaml.safe_load(patch["patch"])["data"].items()}
+
+
+def test_nothing_but_the_database_and_traces_can_be_reached_by_default() -> None:
+    default = [policy for path in KUBERNETES.glob("*.yaml") for policy in documents(path)]
+    policies = [policy for policy in default if policy["kind"] == "NetworkPolicy"]
+    assert {port for policy in policies for port in egress(policy)} == {5432, 6432, 4318}
+    # A setting that needs the web is off as long as the web cannot be reached.
+    assert named("ConfigMap", "palimpsest")["data"]["DOCUMENT_FETCH"] == "off"
+    (kustomization,) = documents(KUBERNETES / "kustomization.yaml")
+    assert "components" not in kustomization
+
+
+@pytest.mark.parametrize(
+    ("component", "ports", "settings", "pod"),
+    [
+        ("model-provider", {443}, {}, None),
+        ("ollama", {11434}, {"OLLAMA_URL": "http://ollama:11434"}, None),
+        ("document-fetch", {80, 443}, {"DOCUMENT_FETCH": "on"}, "worker"),
+    ],
+)
+def test_a_component_opens_what_its_setting_needs(
+    component: str, ports: set[int], settings: dict[str, str], pod: str | None
+) -> None:
+    folder = KUBERNETES / "components" / component
+    (kustomization,) = documents(folder / "kustomization.yaml")
+    assert (kustomization["kind"], kustomization["resources"]) == ("Component", ["networkpolicy.yaml"])
+    (policy,) = documents(folder / "networkpolicy.yaml")
+    assert (policy["spec"]["policyTypes"], egress(policy)) == (["Egress"], ports)
+    assert policy["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component") == pod
+    assert patched_settings(folder) == settings
+    assert read_settings(settings) is not None
+    hint = (KUBERNETES / "kustomization.yaml").read_text(encoding="utf-8")
+    assert f"#   - components/{component}\n" in hint
+    assert f"`{component}`" in (DEPLOY / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("component", ["model-provider", "document-fetch"])
+def test_the_web_is_opened_without_private_networks(component: str) -> None:
+    (policy,) = documents(KUBERNETES / "components" / component / "networkpolicy.yaml")
+    blocks = [place["ipBlock"] for rule in policy["spec"]["egress"] for place in rule["to"]]
+
+    def reachable(address: str) -> bool:
+        found = ipaddress.ip_address(address)
+        return any(
+            found in ipaddress.ip_network(block["cidr"])
+            and not any(found in ipaddress.ip_network(network) for network in block.get("except", []))
+            for block in blocks
+        )
+
+    private = "10.96.0.1 127.0.0.1 169.254.169.254 172.20.0.1 192.168.1.1 100.64.0.1 224.0.0.1 ::1 fe80::1 fd00::1"
+    assert not [address for address in private.split() if reachable(address)]
+    assert all(reachable(address) for address in ("1.1.1.1", "104.18.7.192", "2606:4700::1111"))
+
+
+def test_the_migration_can_be_applied_before_the_deployments() -> None:
+    """The selector in the instructions takes the job and what it needs, and leaves the deployments for later."""
+    selector = "'app.kubernetes.io/component notin (api, worker)'"
+    assert selector in (DEPLOY / "README.md").read_text(encoding="utf-8")
+    (kustomization,) = documents(KUBERNETES / "kustomization.yaml")
+    first = {
+        (document["kind"], document["metadata"]["name"])
+        for resource in kustomization["resources"]
+        for document in documents(KUBERNETES / resource)
+        if document["metadata"]["labels"].get("app.kubernetes.io/component") not in {"api", "worker"}
+    }
+    assert first == {
+        ("ConfigMap", "palimpsest"),
+        ("Job", "palimpsest-migrate"),
+        ("NetworkPolicy", "palimpsest"),
+    }
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("component", [None, *(folder.name for folder in COMPONENTS)])
+def test_kubectl_builds_the_kustomization(tmp_path: Path, component: str | None) -> None:
+    folder = tmp_path / "kubernetes"
+    shutil.copytree(KUBERNETES, folder)
+    if component is not None:
+        with (folder / "kustomization.yaml").open("a", encoding="utf-8") as kustomization:
+            kustomization.write(f"\ncomponents:\n  - components/{component}\n")
+    built = subprocess.run(
+        ["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    objects = [document for document in yaml.safe_load_all(built.stdout) if document is not None]
+    (configuration,) = [document for document in objects if document["kind"] == "ConfigMap"]
+    if component is not None:
+        assert patched_settings(folder / "components" / component).items() <= configuration["data"].items()
+    assert {document["kind"] for document in objects} >= {"ConfigMap", "Deployment", "Job", "NetworkPolicy", "Service"}
