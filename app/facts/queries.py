@@ -232,7 +232,10 @@ _FILTERS = {
     "source": "f.source = %(source)s",
     "garden_id": "f.garden_id = %(garden_id)s::uuid",
     "min_confidence": "{confidence} >= %(min_confidence)s",
-    "low_trust": "{confidence} * f.source_trust >= %(low_trust)s",
+    # Where trust is off, a source that is not blocklisted counts at least as much as none.
+    "low_trust": "{confidence} * CASE WHEN f.source_trust > 0 AND f.source_trust < %(unknown_trust)s AND coalesce(("
+    "SELECT p.settings ->> 'trust_mode' FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"
+    "), 'off') = 'off' THEN %(unknown_trust)s ELSE f.source_trust END >= %(low_trust)s",
     "after": "(f.created_at, f.fact_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
 }
 # One entity has few facts: read all of them, then keep the newest.

@@ -32,7 +32,7 @@ from app.facts.schemas import (
 from app.facts.values import show_value
 from app.paging import Page
 from app.read_context import ReadContext
-from app.retrieval.trust import LOW_TRUST
+from app.retrieval.trust import LOW_TRUST, UNKNOWN_TRUST
 from app.tenancy import gardens
 
 
@@ -144,7 +144,13 @@ async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters
         inactive=filters.include_inactive,
         preferred=not filters.include_contradicted,
     )
-    params = {**when.params, **given, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
+    params = {
+        **when.params,
+        **given,
+        "unknown_trust": UNKNOWN_TRUST,
+        "limit": page.limit + 1,
+        "after_id": page.after[1] if page.after else None,
+    }
     try:
         found = await look_back(db, who, statement, params)
     except psycopg.errors.CardinalityViolation as problem:

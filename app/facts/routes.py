@@ -111,7 +111,10 @@ async def list_facts(
     ] = True,
     include_low_trust: Annotated[
         bool,
-        QueryParameter(description="false: without facts whose confidence times source_trust is under .2."),
+        QueryParameter(
+            description="false: without facts whose confidence times source_trust is under .2; while trust_mode is "
+            "off, a source counts at least as much as none."
+        ),
     ] = True,
     limit: Limit = 50,
     cursor: Cursor = None,

@@ -51,6 +51,9 @@ SCHEDULE_SEALS = "SELECT * FROM schedule_seals()"
 # Enqueue decay for projects whose policies were not applied since then.
 SCHEDULE_DECAY = "SELECT * FROM schedule_decay(%s)"
 
+# Enqueue a refresh of trust for projects whose facts name sources and that had none since then.
+SCHEDULE_TRUST = "SELECT * FROM schedule_trust(%s)"
+
 # Enqueue embedding for projects that have something due.
 SCHEDULE_EMBEDDINGS = "SELECT * FROM schedule_embeddings()"
 

@@ -11,6 +11,7 @@ SCHEDULE_SECONDS = 60.0
 SEAL_SECONDS = 1.5
 EMBED_SECONDS = 1.0
 DECAY_EVERY = timedelta(hours=1)
+TRUST_EVERY = timedelta(days=1)
 RECONCILE_EVERY = timedelta(days=1)
 RETAIN_EVERY = timedelta(hours=6)
 RATE_WINDOW_IDLE = timedelta(days=1)
@@ -23,11 +24,12 @@ def idle_slot(now: datetime) -> int:
 
 
 async def enqueue_recurring(db: Database) -> bool:
-    """Enqueue maintenance, decay, reconciliation, retention and repair cycles that are due; True if any was."""
+    """Enqueue maintenance, decay, trust, reconciliation, retention and repair cycles that are due; True if any was."""
     now = datetime.now(UTC)
     calls = (
         (queries.SCHEDULE_MAINTENANCE, (idle_slot(now),)),
         (queries.SCHEDULE_DECAY, (now - DECAY_EVERY,)),
+        (queries.SCHEDULE_TRUST, (now - TRUST_EVERY,)),
         (queries.SCHEDULE_RECONCILIATIONS, (now - RECONCILE_EVERY,)),
         (queries.SCHEDULE_RETENTION, (now - RETAIN_EVERY,)),
         (queries.SCHEDULE_CYCLES, ()),

@@ -1,10 +1,16 @@
 """SQL of recall; that of the channels is in app.retrieval.queries."""
 
-from app.retrieval.queries import FACT_FILTER, READ_CONTEXT
+from app.retrieval.queries import READ_CONTEXT
 
+# The project's trust mode decides which trust is too low, so that it costs no read of its own.
+_FACT_FILTER = """ROW(
+        %(relations)s::uuid[], %(min_confidence)s::double precision,
+        CASE WHEN coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' THEN %(min_trust)s::double precision
+             ELSE %(min_trust_off)s::double precision END,
+        %(contradicted)s)::fact_filter"""
 # The terms of a query, the best units of one kind by them, the project's settings and the time.
 LOOK_UP_TERMS = f"""
-    SELECT look_up_terms({READ_CONTEXT}, {FACT_FILTER}, %(kind)s, %(query)s, %(limit)s) AS found,
+    SELECT look_up_terms({READ_CONTEXT}, {_FACT_FILTER}, %(kind)s, %(query)s, %(limit)s) AS found,
            coalesce(p.settings ->> 'trust_mode', 'off') <> 'off' AS use_trust,
            p.settings -> 'pipeline' AS pipeline, clock_timestamp() AS server_time
     FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"""  # noqa: S608 - no input in it

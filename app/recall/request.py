@@ -12,7 +12,7 @@ from app.facts.names import as_id, entity_name, predicate_name
 from app.inputs import as_utc
 from app.read_context import ReadContext
 from app.recall.schemas import MAX_BUDGET, MAX_DEPTH, RecallAsk, Weights
-from app.retrieval.trust import LOW_TRUST
+from app.retrieval.trust import LOW_TRUST, NO_TRUST
 from app.tenancy.schemas import SYNONYMS, Visibility
 
 # A thousandth, with a margin for floating point errors.
@@ -32,10 +32,11 @@ class CheckedRequest(msgspec.Struct, frozen=True, kw_only=True):
     relation: str | None
     context: ReadContext
 
-    @property
-    def min_trust(self) -> float:
-        """The least confidence times trust of a fact."""
-        return 0.0 if self.options.include_low_trust else LOW_TRUST
+    def min_trust(self, *, use_trust: bool) -> float:
+        """Return the least confidence times trust of a fact, in a project that uses trust or does not."""
+        if self.options.include_low_trust:
+            return 0.0
+        return LOW_TRUST if use_trust else NO_TRUST
 
     @property
     def scope(self) -> Visibility | None:

@@ -58,7 +58,7 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     """MMR: 1 ranks by score alone, less avoids repetition."""
     min_confidence: Share = 0.1
     include_low_trust: bool = False
-    """Include facts whose confidence times source_trust is below 0.2."""
+    """Include facts whose confidence times source_trust is below 0.2, which are left out unless trust_mode is off."""
     include_contradicted: bool = False
     """Include facts that a preferred fact contradicts."""
     entity: EntityName | UnsetType = UNSET

@@ -33,7 +33,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, dependencies: 
     request = check(who, ask, hold_denied=dependencies.hold_denied)
     # Embedding the query and looking up its terms don't depend on each other.
     vector, (terms, settings) = await asyncio.gather(_embed(request, dependencies), look_up_terms(db, request))
-    query = await _candidate_query(db, request, vector)
+    query = await _candidate_query(db, request, vector, settings)
     if query is None:
         return await build_response(db, request, dependencies, settings, vector=vector, ranked=Ranked())
     channels = Channels(partial(look_back, db, request.context.who), query)
@@ -47,7 +47,9 @@ async def _embed(request: CheckedRequest, dependencies: RecallDependencies) -> Q
     return await dependencies.vectors.embed(request.context.who.tenant_id, request.query) if wanted else None
 
 
-async def _candidate_query(db: Database, request: CheckedRequest, vector: QueryVector | None) -> CandidateQuery | None:
+async def _candidate_query(
+    db: Database, request: CheckedRequest, vector: QueryVector | None, settings: ProjectRecallSettings
+) -> CandidateQuery | None:
     """Return what the channels look for; None when the entity or the predicate does not exist."""
     options, context = request.options, request.context
     entity_id = None
@@ -75,7 +77,7 @@ async def _candidate_query(db: Database, request: CheckedRequest, vector: QueryV
         entity_id=entity_id,
         predicate_ids=predicate_ids,
         min_confidence=options.min_confidence,
-        min_trust=request.min_trust,
+        min_trust=request.min_trust(use_trust=settings.use_trust),
         include_contradicted=options.include_contradicted,
         max_results=options.max_results,
         depth=options.depth if options.weights.graph > 0 else 0,

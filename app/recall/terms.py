@@ -50,7 +50,8 @@ async def look_up_terms(
         **context.parameters(),
         "query": request.query,
         "min_confidence": options.min_confidence,
-        "min_trust": request.min_trust,
+        "min_trust": request.min_trust(use_trust=True),
+        "min_trust_off": request.min_trust(use_trust=False),
         "contradicted": options.include_contradicted,
         # Predicates are only applied to candidates.
         "relations": None,

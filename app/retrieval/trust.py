@@ -29,6 +29,8 @@ MODE: dict[TrustMode, float] = {"enforce": 1.0, "warn": 0.6, "off": 0.2}
 UNKNOWN_TRUST = 0.5
 # Below this, confidence times trust counts as low.
 LOW_TRUST = 0.2
+# Where trust is off it hides nothing but blocklisted sources, whose trust is 0: everything else is above this.
+NO_TRUST = 1e-300
 PROVEN_FACTS = 100
 PROVEN_TIME = timedelta(days=30)
 KNOWN_FACTS = 10

@@ -84,7 +84,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     as_of_floor: Moment | None = None
     """Nobody looks back further than this; absent: as far as there is history."""
     trust_mode: Literal["off", "warn", "enforce"] = "off"
-    """How much the trust in sources counts; off: not at all."""
+    """How much the trust in sources counts; off: it hides and ranks nothing."""
     language: Language = "english"
     """How words are brought to their stems for recall; simple: as they are."""
     trace_days: TraceDays = 30

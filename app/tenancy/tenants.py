@@ -99,8 +99,11 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
         row = await queries.update_project(
             session, **address, settings=settings, name=changes.get("name", found["name"])
         )
+        place = Scope(tenant_id=scope.tenant_id, project_id=project_id)
+        if settings.get("trust_mode", "off") != found["settings"].get("trust_mode", "off"):
+            # The mode is part of the trust that facts carry.
+            await enqueue(session, place, job=NewJob(kind="trust", payload={}, dedupe_key="trust"))
         if settings.get("language") != found["settings"].get("language"):
-            place = Scope(tenant_id=scope.tenant_id, project_id=project_id)
             await enqueue(session, place, job=NewJob(kind="reindex", payload={}, dedupe_key="reindex"))
         details = {"action": "project_change", "project_id": project_id, "changed": sorted(changes)}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)

@@ -298,6 +298,27 @@ def test_20_3_6_a_blocklisted_source_is_not_recalled(world: World) -> None:
     assert scores["source_trust_multiplier"] == 1.0
 
 
+def test_20_3_6_trust_hides_nothing_where_it_is_off(world: World) -> None:
+    query = "green tea"
+    judge(world, "off")
+    named = world.fact("Alice", "drinks", "green tea", source="some page", confidence=0.5)
+    piped = world.fact("Bob", "drinks", "green tea", source="pipeline", confidence=0.15)
+    plain = world.fact("Carol", "drinks", "green tea", confidence=0.15)
+    path = world.fact("Alice", "knows", edge("Dave"), source="some page", confidence=0.5)
+    far = world.fact("Dave", "likes", "jazz", source="some page", confidence=0.5)
+    for turn, one in enumerate((named, piped, plain)):
+        world.place(one, query, 0.9 - turn / 10, turn=turn)
+    for weights in (LEXICAL, VECTOR, DEFAULTS):
+        found = world.scores(query, weights=weights)
+        assert {named, piped, plain} <= set(found), weights
+        assert {one["source_trust_multiplier"] for one in found.values()} == {1.0}
+    assert named in world.found(query, entity="Alice")
+    near = world.found(query, weights={"lexical": 0.5, "graph": 0.5}, include=["facts"], lambda_mmr=1)
+    assert {path, far} <= set(near), "edges too"
+    judge(world, "warn")
+    assert set(world.found(query, weights=LEXICAL)) == set(), "each is under .2 where trust counts"
+
+
 def test_20_3_6_what_is_trusted_too_little_leads_nowhere(world: World) -> None:
     judge(world, "enforce")
     world.fact("Alice", "enjoys", "hiking")

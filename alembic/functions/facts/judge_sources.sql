@@ -17,7 +17,7 @@ BEGIN
     SELECT w.source, s.identity, s.authority, coalesce(s.blocklisted, false), s.agents,
            coalesce(p.settings ->> 'trust_mode', 'off'), h.facts, h.failures, clock_timestamp() - h.since
     FROM unnest(p_sources) w(source)
-    LEFT JOIN sources s ON s.tenant_id = v_tenant AND s.project_id = v_project AND s.source = w.source
+    LEFT JOIN registered_sources(v_tenant, v_project) s ON s.source = w.source
     LEFT JOIN projects p ON p.tenant_id = v_tenant AND p.project_id = v_project
     CROSS JOIN LATERAL (
         SELECT count(*) AS facts, min(f.created_at) AS since,

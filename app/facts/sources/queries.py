@@ -14,6 +14,16 @@ JUDGE_SOURCES = "SELECT * FROM judge_sources(%(sources)s::text[])"
 REFRESH_TRUST = text(
     "SELECT * FROM refresh_trust(:source, CAST(:agents AS text[]), :trust, :otherwise, CAST(:after AS uuid), :limit)"
 )
+# The sources that facts of a project name, or that one fact names, in order.
+FACT_SOURCES = "SELECT source FROM list_fact_sources(%(fact)s::uuid, %(after)s, %(limit)s)"
+# The trust mode of a project, locked against changes until the transaction ends.
+LOCK_TRUST_MODE = """
+    SELECT coalesce(p.settings ->> 'trust_mode', 'off') AS trust_mode FROM projects p
+    WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s FOR SHARE"""
+# Registered sources of a project by name, its pipeline included.
+_LIST_SOURCES = text(
+    "SELECT s.* FROM registered_sources(:tenant, :project) s WHERE s.source > :after ORDER BY s.source LIMIT :limit"
+)
 
 
 async def put_source(session: Session, *, row: Row) -> tuple[Row, bool]:
@@ -30,13 +40,9 @@ async def put_source(session: Session, *, row: Row) -> tuple[Row, bool]:
     return made, str(made["source_id"]) == row["source_id"]
 
 
-def select_sources(*, tenant_id: str, project_id: str, after: str | None, limit: int) -> Any:
+def select_sources(*, tenant_id: str, project_id: str, after: str, limit: int) -> Any:
     """Return the query for the sources of a project by name."""
-    c = sources.c
-    statement = select(sources).where(c.tenant_id == tenant_id, c.project_id == project_id)
-    if after is not None:
-        statement = statement.where(c.source > after)
-    return statement.order_by(c.source).limit(limit)
+    return _LIST_SOURCES.bindparams(tenant=tenant_id, project=project_id, after=after, limit=limit)
 
 
 def select_source(*, tenant_id: str, project_id: str, source_id: str) -> Any:

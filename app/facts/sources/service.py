@@ -1,7 +1,7 @@
 """Use cases of sources: register, list, and keep the trust in their facts current."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -23,6 +23,7 @@ from app.retrieval.trust import Record, TrustMode, judge_source
 CACHED_SECONDS = 60.0
 MAX_CACHED = 50_000
 REFRESHED_AT_ONCE = 1000
+SOURCES_AT_ONCE = 100
 
 
 class SourceTrust:
@@ -119,7 +120,7 @@ def _present(row: Row, trust: SourceTrust) -> SourceRead:
 
 async def list_sources(db: Database, who: Principal, *, page: Page) -> SourceList:
     """Return the registered sources by name, with the trust each has now."""
-    after = None if page.after is None else page.after[0]
+    after = "" if page.after is None else page.after[0]
     place = {"tenant_id": who.tenant_id, "project_id": require_project(who)}
     found = await db.fetch(who, queries.select_sources(**place, after=after, limit=page.limit + 1))
     rows, next_cursor = page.cut(found, key=lambda row: [row["source"]])
@@ -132,44 +133,82 @@ async def list_sources(db: Database, who: Principal, *, page: Page) -> SourceLis
 
 
 class _Changed(Exception):
-    """The source changed while its facts were refreshed."""
+    """The source, or the project's trust mode, changed while facts were refreshed."""
 
 
 async def refresh_trust(job: Job) -> None:
-    """Give every fact of a source, and its edge, the current trust; start over when the source changes meanwhile."""
-    place = {
-        "tenant_id": job.scope.tenant_id,
-        "project_id": job.scope.project_id or "",
-        "source_id": str(job.payload.get("source_id")),
-    }
+    """Give facts and their edges the current trust of their sources; start over when that changes meanwhile.
+
+    The payload names a source, a fact whose source is meant, or nothing for all sources of the project.
+    """
+    place = {"tenant_id": job.scope.tenant_id, "project_id": job.scope.project_id or ""}
+    source_id = job.payload.get("source_id")
     while True:
-        (source, *_) = [*await job.db.fetch(job.scope, queries.select_source(**place)), None]
-        if source is not None:
-            await _refresh(job, source["source"])
+        source: Row | None = None
+        if source_id is not None:
+            (source, *_) = [*await job.db.fetch(job.scope, queries.select_source(**place, source_id=source_id)), None]
+            modes = [] if source is None else await _refresh(job, [source["source"]])
+        else:
+            modes = await _refresh_named(job)
         try:
             async with job.finishing() as session:
-                # Locked until the job has ended: a later change of the source enqueues a job of its own.
-                now = await queries.lock_source(session, **place)
-                if now is not None and (source is None or now["updated_at"] != source["updated_at"]):
+                # Locked until the job has ended: a later change enqueues a job of its own.
+                if source_id is not None:
+                    now = await queries.lock_source(session, **place, source_id=source_id)
+                    if now is not None and (source is None or now["updated_at"] != source["updated_at"]):
+                        raise _Changed
+                (project,) = await session.query(
+                    queries.LOCK_TRUST_MODE, {"tenant": place["tenant_id"], "project": place["project_id"]}
+                )
+                if any(mode != project["trust_mode"] for mode in modes):
                     raise _Changed
+                await _repeat(session, job)
             return
         except _Changed:
             continue
 
 
-async def _refresh(job: Job, source: str) -> None:
-    (known,) = await job.db.query(job.scope, queries.JUDGE_SOURCES, {"sources": [source]})
-    judged = SourceTrust(known)
-    after: str | None = FIRST_ID
-    while after is not None:
-        arguments = {
-            "source": source,
-            "agents": judged.agents,
-            "trust": judged.trust,
-            "otherwise": judged.other_trust,
-            "after": after,
-            "limit": REFRESHED_AT_ONCE,
-        }
-        async with job.db.tenant(job.scope) as session:
-            row = await session.row(queries.REFRESH_TRUST, arguments)
-        after = None if row is None else str(row["fact_id"])
+async def _repeat(session: Session, job: Job) -> None:
+    """Run the job once more when no process has the earlier trust in its cache."""
+    if "repeated" not in job.payload:
+        later = NewJob(
+            kind="trust",
+            payload={**job.payload, "repeated": True},
+            dedupe_key=f"{job.payload.get('source_id') or job.payload.get('fact_id') or 'project'} repeated",
+            available_at=datetime.now(UTC) + timedelta(seconds=CACHED_SECONDS + 5),
+        )
+        await enqueue(session, job.scope, job=later)
+
+
+async def _refresh_named(job: Job) -> list[TrustMode]:
+    """Refresh the sources that facts name; return the trust modes that were used."""
+    modes: list[TrustMode] = []
+    after = ""
+    while True:
+        asked = {"fact": job.payload.get("fact_id"), "after": after, "limit": SOURCES_AT_ONCE}
+        names = [row["source"] for row in await job.db.query(job.scope, queries.FACT_SOURCES, asked)]
+        if not names:
+            return modes
+        modes += await _refresh(job, names)
+        after = names[-1]
+
+
+async def _refresh(job: Job, names: list[str]) -> list[TrustMode]:
+    modes: list[TrustMode] = []
+    for known in await job.db.query(job.scope, queries.JUDGE_SOURCES, {"sources": names}):
+        judged = SourceTrust(known)
+        modes.append(judged.mode)
+        after: str | None = FIRST_ID
+        while after is not None:
+            arguments = {
+                "source": known["source"],
+                "agents": judged.agents,
+                "trust": judged.trust,
+                "otherwise": judged.other_trust,
+                "after": after,
+                "limit": REFRESHED_AT_ONCE,
+            }
+            async with job.db.tenant(job.scope) as session:
+                row = await session.row(queries.REFRESH_TRUST, arguments)
+            after = None if row is None else str(row["fact_id"])
+    return modes

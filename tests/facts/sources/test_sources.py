@@ -485,6 +485,63 @@ def test_what_changes_while_the_job_runs_is_not_lost(
     assert trusts(superuser, made) == (0, 0)
 
 
+def trust_jobs(superuser: Superuser) -> list[str]:
+    """Makes the refreshes of trust that wait for their time due, and returns them."""
+    rows = superuser.execute(
+        "UPDATE jobs SET available_at = now() WHERE kind = 'trust' AND status = 'pending' "
+        "AND NOT payload ? 'repeated' RETURNING job_id"
+    ).fetchall()
+    return [str(row["job_id"]) for row in rows]
+
+
+def test_a_retraction_changes_the_trust_of_what_its_source_said_before(
+    robin: httpx.Client, superuser: Superuser, database: TestDatabase
+) -> None:
+    name = new("crm")
+    wrong, right, private = (
+        fact(robin, new(), new("knows"), {"entity": new()}, source=name, scope=scope)["fact_id"]
+        for scope in ("agent_private", "project_shared", "agent_private")
+    )
+    superuser.execute("DELETE FROM jobs WHERE kind = 'trust'")
+    robin.post(f"/v1/facts/{wrong}/retract", json={}).raise_for_status()
+    (job_id,) = trust_jobs(superuser)
+    assert name not in str(superuser.execute("SELECT * FROM jobs WHERE job_id = %s", (job_id,)).fetchone())
+    assert finish_job(database, superuser, job_id)["status"] == "completed"
+    failing = pytest.approx(UNKNOWN - 0.06)
+    assert trusts(superuser, right) == trusts(superuser, private) == (failing, failing)
+
+
+def test_a_history_that_grew_reaches_the_first_facts_within_a_day(
+    robin: httpx.Client, superuser: Superuser, database: TestDatabase
+) -> None:
+    name = new("crm")
+    first = fact(robin, new(), new("knows"), {"entity": new()}, source=name)["fact_id"]
+    known(robin, name, facts=9)
+    superuser.execute("DELETE FROM jobs WHERE kind = 'trust'")
+    made = superuser.execute("SELECT * FROM schedule_trust(clock_timestamp())").fetchall()
+    assert superuser.execute("SELECT * FROM schedule_trust(clock_timestamp())").fetchall() == []
+    for row in made:
+        assert finish_job(database, superuser, str(row["job_id"]))["status"] == "completed"
+    assert trusts(superuser, first) == (pytest.approx(UNKNOWN + 0.06), pytest.approx(UNKNOWN + 0.06))
+
+
+def test_every_project_trusts_its_own_pipeline(
+    robin: httpx.Client, admin: httpx.Client, elsewhere: httpx.Client, superuser: Superuser
+) -> None:
+    listed_one = everything(robin)["pipeline"]
+    assert (listed_one["identity"], listed_one["authority"]) == ("local_key", "same_authority")
+    assert listed_one["trust"] == pytest.approx(0.485)
+    assert everything(robin)["pipeline"] == listed_one
+    made = fact(elsewhere, new(), new("likes"), "tea", source="pipeline")
+    assert made["source_trust"] == pytest.approx(0.485)
+    try:
+        changed = put(admin, "pipeline", blocklisted=True)["source"]
+        assert everything(robin)["pipeline"] == changed
+        assert everything(elsewhere)["pipeline"]["blocklisted"] is False
+    finally:
+        superuser.execute("DELETE FROM sources WHERE source = 'pipeline'")
+
+
 # How much it counts
 
 
@@ -530,6 +587,43 @@ def test_low_trust_is_left_out_on_request(
     assert ids(listed(robin, entity=subject, include_low_trust=False)) == kept
     assert ids(listed(robin, predicate=name, include_low_trust=False)) == kept
     assert read(robin, blocked["fact_id"])["source_trust"] == 0, "a fact read by its id is there"
+
+
+def test_another_mode_reaches_facts_already_written(
+    robin: httpx.Client,
+    trust_mode: Callable[[str], None],
+    superuser: Superuser,
+    database: TestDatabase,
+) -> None:
+    name = new("crm")
+    shared, private = (
+        fact(robin, new(), new("knows"), {"entity": new()}, source=name, scope=scope)["fact_id"]
+        for scope in ("project_shared", "agent_private")
+    )
+    superuser.execute("DELETE FROM jobs WHERE kind = 'trust'")
+    trust_mode("enforce")
+    (job_id,) = trust_jobs(superuser)
+    trust_mode("enforce")
+    assert trust_jobs(superuser) == [job_id], "the same mode again changes nothing"
+    assert finish_job(database, superuser, job_id)["status"] == "completed"
+    enforced = pytest.approx(UNKNOWN + 0.08)
+    assert trusts(superuser, shared) == trusts(superuser, private) == (enforced, enforced)
+    again = superuser.execute(
+        "SELECT available_at > now() + interval '50 seconds' AS later FROM jobs "
+        "WHERE kind = 'trust' AND payload ? 'repeated' AND status = 'pending'"
+    ).fetchall()
+    assert again == [{"later": True}], "once more, when no process remembers the earlier trust"
+
+
+def test_naming_a_source_is_no_worse_than_naming_none_while_trust_is_off(
+    robin: httpx.Client, trust_mode: Callable[[str], None]
+) -> None:
+    subject, name = new(), predicate(robin)["name"]
+    named = fact(robin, subject, name, "a", source=new("crm"), confidence=0.6)
+    nameless = fact(robin, subject, name, "b", confidence=0.6)
+    assert ids(listed(robin, entity=subject, include_low_trust=False)) == ids([nameless, named])
+    trust_mode("warn")
+    assert ids(listed(robin, entity=subject, include_low_trust=False)) == ids([nameless])
 
 
 def test_a_mode_that_does_not_exist_is_refused(admin: httpx.Client) -> None:
