@@ -191,6 +191,7 @@ class FactCreate(Create, frozen=True, kw_only=True):
     garden_id: UUID | None = None
     source: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
     confidence: Confidence = 1.0
+    """0 denies the fact: the same one, if it is believed, is retracted; otherwise 400 `confidence_zero`."""
     valid_from: Moment | None = None
     """Now, when absent."""
     valid_to: Moment | UnsetType | None = UNSET
@@ -260,7 +261,7 @@ class FactRead(Read, frozen=True, kw_only=True):
     """On a fact that is read alone; a list has them beside its facts."""
 
 
-WriteOutcome = Literal["created", "reused"]
+WriteOutcome = Literal["created", "reused", "retracted"]
 
 
 class FactWritten(Read, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ async def _check_gardens(db: Database, who: Principal, drafts: Drafts) -> dict[i
 
 
 async def write_fact(db: Database, who: Principal, *, data: FactCreate) -> Outcome[FactWritten]:
-    """Write one fact in one round trip; it is `created` unless the same was believed already."""
+    """Write one fact in one round trip; it is `created`, `reused` when the same is believed already, or `retracted`."""
     prepared = await prepare_fact(db, who, data=data)
     return _one_outcome(await _write_at_once(db, who, prepared))
 
@@ -193,6 +193,11 @@ def _refusal(row: Row, names: dict[str, Row]) -> AppError:
         return BadRequest("scope: agent_private needs an agent, and this key has none.", code=code)
     if code == "valid_to_too_early":
         return BadRequest("valid_to: must be later than valid_from, which is now when absent.")
+    if code == "confidence_zero":
+        return BadRequest(
+            "confidence: must be above 0 for a fact that is not believed; 0 retracts the same fact where it is.",
+            code=code,
+        )
     if code == "note_not_found":
         return NotFound(f"{field}: there is no such note.", code=code)
     return Forbidden(f"{field}: you are not a member of this garden.", code="garden_forbidden")
@@ -222,6 +227,10 @@ def draft_all(who: Principal, items: list[FactCreate]) -> tuple[Drafts, list[str
     drafts = Drafts(who)
     refused: list[str] = []
     for index, item in enumerate(items):
+        if item.confidence == 0:
+            # A denial retracts, which is not for a larger action that only adds.
+            refused.append(f"entities[{index}]: confidence_zero")
+            continue
         try:
             drafts.add(index, item)
         except AppError as problem:

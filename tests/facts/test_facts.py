@@ -14,6 +14,9 @@ import httpx
 import psycopg
 import pytest
 
+from app.access import Principal
+from app.facts.schemas import FactCreate, ObjectIn
+from app.facts.writes import draft_all
 from tests.facts.shared import (
     body,
     entity,
@@ -113,7 +116,7 @@ def test_a_fact_without_times_starts_now_and_is_open(robin: httpx.Client) -> Non
 def test_said_again_the_row_is_reused_with_the_running_mean_of_confidence(robin: httpx.Client) -> None:
     subject, name = new(), new("likes")
     first = fact(robin, subject, name, "tea", confidence=1.0)
-    for number, (confidence, mean) in enumerate([(0.5, 0.75), (0.0, 0.5), (0.9, 0.6)], start=2):
+    for number, (confidence, mean) in enumerate([(0.5, 0.75), (0.3, 0.6), (0.9, 0.675)], start=2):
         again = write(robin, subject.upper(), f" {name} ", "tea", confidence=confidence)
         assert again["outcome"] == "reused"
         assert again["fact"]["fact_id"] == first["fact_id"]
@@ -455,7 +458,15 @@ def test_a_second_value_by_a_pending_predicate_is_a_conflict(robin: httpx.Client
     )
 
 
-@pytest.mark.parametrize("fields", [{"confidence": 0}, {"scope": "public"}, {"valid_to": year(2010)}], ids=str)
+def test_what_is_not_believed_at_all_is_no_conflict(robin: httpx.Client, superuser: Superuser) -> None:
+    subject, name = new(), new("born in")
+    faded = write(robin, subject, name, "Bern")["fact"]["fact_id"]
+    superuser.execute("UPDATE graph_facts SET confidence = 0 WHERE fact_id = %s", (faded,))
+    other = write(robin, subject, name, "Basel")
+    assert (other["conflicts"], other["fact"]["contradicted"]) == ([], False)
+
+
+@pytest.mark.parametrize("fields", [{"scope": "public"}, {"valid_to": year(2010)}], ids=str)
 def test_what_cannot_both_be_believed_at_once_is_no_conflict(robin: httpx.Client, fields: dict[str, Any]) -> None:
     subject, name = new(), new("born in")
     write(robin, subject, name, "Bern", valid_from=year(2015))
@@ -469,6 +480,100 @@ def test_entities_by_a_pending_predicate_are_no_conflict(robin: httpx.Client) ->
     subject, name = new(), new("knows")
     write(robin, subject, name, {"entity": new()})
     assert write(robin, subject, name, {"entity": new()})["conflicts"] == []
+
+
+# Denied
+
+
+def deny(client: httpx.Client, subject: str, name: str, value: Any, **fields: Any) -> httpx.Response:
+    return client.post("/v1/facts", json=body(subject, name, value, confidence=0, **fields))
+
+
+@pytest.mark.parametrize("value", ["tea", {"entity": "Place of Tea"}], ids=str)
+def test_a_confidence_of_zero_retracts_what_is_believed(
+    robin: httpx.Client, wren: httpx.Client, superuser: Superuser, value: Any
+) -> None:
+    subject, name = new(), new("likes")
+    made = fact(robin, subject, name, value, confidence=0.9)
+    answer = deny(wren, subject.upper(), name, value)
+    assert answer.status_code == 200, answer.text
+    denied = answer.json()
+    assert (denied["outcome"], denied["superseded"], denied["conflicts"]) == ("retracted", [], [])
+    assert denied["fact"]["fact_id"] == made["fact_id"]
+    assert (denied["fact"]["confidence"], denied["fact"]["mentions"]) == (0, 1)
+    assert denied["fact"] == read(robin, made["fact_id"])
+    assert listed(robin, entity=subject) == []
+    history = robin.get(f"/v1/facts/{made['fact_id']}/history").json()["retractions"]
+    assert [(item["kind"], item["retracted_by"], item["confidence_before"]) for item in history] == [
+        ("retracted", "wren", 0.9)
+    ]
+    event = superuser.execute(
+        "SELECT details FROM audit_log WHERE event_type = 'fact_write' AND details -> 'fact_ids' ? %s "
+        "ORDER BY event_id DESC LIMIT 1",
+        (made["fact_id"],),
+    ).fetchone()
+    assert event is not None
+    counts = {count: event["details"][count] for count in ("created", "reused", "retracted")}
+    assert counts == {"created": 0, "reused": 0, "retracted": 1}
+    again = fact(robin, subject, name, value)
+    assert again["fact_id"] != made["fact_id"]
+
+
+def test_a_denial_ends_a_conflict_instead_of_moving_a_mean(robin: httpx.Client, wren: httpx.Client) -> None:
+    subject, name = new(), new("born in")
+    bern = fact(robin, subject, name, "Bern", confidence=0.9)
+    basel = fact(robin, subject, name, "Basel", confidence=0.6)
+    assert ids(listed(robin, entity=subject, include_contradicted=False)) == [bern["fact_id"]]
+    assert deny(wren, subject, name, "Basel").json()["fact"]["fact_id"] == basel["fact_id"]
+    (held,) = listed(robin, entity=subject)
+    assert (held["fact_id"], held["confidence"], held["contradicted"]) == (bern["fact_id"], 0.9, False)
+
+
+@pytest.mark.parametrize("prior", [None, "other value", "private", "ended", "retracted"])
+def test_a_new_fact_of_confidence_zero_is_refused(robin: httpx.Client, wren: httpx.Client, prior: str | None) -> None:
+    subject, name = new(), new("likes")
+    if prior == "other value":
+        fact(robin, subject, name, "milk")
+    elif prior == "private":
+        fact(wren, subject, name, "tea", scope="agent_private")
+    elif prior == "ended":
+        fact(robin, subject, name, "tea", valid_from=year(2001), valid_to=year(2002))
+    elif prior == "retracted":
+        deny(robin, subject, name, fact(robin, subject, name, "tea")["object"]["value"]).raise_for_status()
+    before = listed(robin, entity=subject, include_inactive=True)
+    answer = deny(robin, subject, name, "tea")
+    assert error(answer) == (400, "confidence_zero")
+    assert answer.json()["error"]["message"].startswith("confidence: ")
+    assert listed(robin, entity=subject, include_inactive=True) == before
+
+
+def test_denials_in_a_batch_come_first_and_count_once(robin: httpx.Client) -> None:
+    subject, name = new(), new("likes")
+    made = fact(robin, subject, name, "tea")
+    sent = [
+        body(subject, name, "tea", evidence=[note(robin)]),
+        body(subject, name, "tea", confidence=0, evidence=[note(robin)]),
+        body(subject, name, "tea", confidence=0),
+        body(subject, name, "milk", confidence=0),
+    ]
+    results = batch(robin, sent, atomic=False).json()["results"]
+    assert [item.get("outcome") for item in results] == ["created", "retracted", "retracted", None]
+    assert results[3]["error"]["code"] == "confidence_zero"
+    assert {item["fact"]["fact_id"] for item in results[1:3]} == {made["fact_id"]}
+    (held,) = listed(robin, entity=subject)
+    assert (held["fact_id"], held["evidence"]) == (results[0]["fact"]["fact_id"], sent[0]["evidence"])
+    assert read(robin, made["fact_id"])["evidence"] == [], "a denial is no evidence"
+    assert error(batch(robin, sent))[0] == 400
+
+
+def test_the_pipeline_denies_nothing() -> None:
+    who = Principal(tenant_id="acme", project_id="default", agent_id="robin", key_id="pipeline", kind="agent")
+    said = [
+        FactCreate(subject="Ann", predicate="likes", object=ObjectIn(entity="tea"), confidence=confidence)
+        for confidence in (0.0, 0.4)
+    ]
+    drafts, refused = draft_all(who, said)
+    assert ([item["idx"] for item in drafts.facts], refused) == ([1], ["entities[0]: confidence_zero"])
 
 
 # Taken back and ended
@@ -605,13 +710,13 @@ def test_duplicates_within_a_batch_are_one_fact(robin: httpx.Client) -> None:
         [
             body(subject, name, "tea", evidence=[one], confidence=1.0),
             body(f"  {subject.upper()} ", name.upper(), "tea", evidence=[two, one], confidence=0.5),
-            body(subject, name, "tea", confidence=0.0),
+            body(subject, name, "tea", confidence=0.3),
         ],
     ).json()["results"]
     assert [item["outcome"] for item in results] == ["created", "reused", "reused"]
     assert len({item["fact"]["fact_id"] for item in results}) == 1
     (held,) = listed(robin, entity=subject)
-    assert (held["mentions"], held["confidence"]) == (3, pytest.approx(0.5))
+    assert (held["mentions"], held["confidence"]) == (3, pytest.approx(0.6))
     assert sorted(held["evidence"]) == sorted([one, two])
 
 
@@ -1103,7 +1208,7 @@ HASHED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         "type": "string", "v": 'quotes " \\ / \n\t\x01\x1f \u2028 é 😀 \x7f'}),
     ({"value": 7.0}, {"confidence": 0.5, "source": 'the "CRM" é'}, {"type": "number", "v": 7}),
     ({"value": 0.25}, {"valid_from": "2024-05-06T07:08:09.1+02:00"}, {"type": "number", "v": 0.25}),
-    ({"value": True}, {"confidence": 0}, {"type": "boolean", "v": True}),
+    ({"value": True}, {"confidence": 0.125}, {"type": "boolean", "v": True}),
     ({"value": None}, {"scope": "local"}, {"type": "null", "v": None}),
     ({"value": "2026-01-31T12:00:00+02:00", "type": "datetime"}, {"valid_from": "0987-01-02T03:04:05Z"}, {
         "type": "datetime", "v": "2026-01-31T10:00:00Z"}),

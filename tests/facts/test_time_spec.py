@@ -282,7 +282,8 @@ def test_24_2_1_3_a_fact_is_visible_until_the_log_says_it_was_retracted(
 def test_24_2_1_3_a_confidence_of_zero_is_no_retraction(robin: httpx.Client, superuser: Superuser) -> None:
     """Without a line in the log nothing was retracted, whatever stands in the row."""
     subject, name = new(), predicate(robin)["name"]
-    doubted = fact(robin, subject, name, "tea", confidence=0)
+    doubted = fact(robin, subject, name, "tea", confidence=0.1)
+    superuser.execute("UPDATE graph_facts SET confidence = 0 WHERE fact_id = %s", (doubted["fact_id"],))
     altered = fact(robin, subject, name, "milk")
     then = moment(superuser)
     superuser.execute("UPDATE graph_facts SET confidence = 0 WHERE fact_id = %s", (altered["fact_id"],))

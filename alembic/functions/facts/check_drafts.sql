@@ -1,4 +1,5 @@
--- Decides which facts of a request are refused, and by which field, before anything is written.
+-- Decides which facts of a request are refused, and by which field, before anything is written. A draft of confidence 0
+-- denies a fact: it gets the id of the fact that holds its belief now, or is refused.
 -- p_entities and p_states are the entities that the drafts name, by reference. Inlined into write_facts, whose settings
 -- and rights it has.
 CREATE OR REPLACE FUNCTION check_drafts(
@@ -29,7 +30,7 @@ AS $$
         GROUP BY v.idx
     )
     SELECT array_agg(ROW(
-        d.idx, d.fact_id, d.s, d.p, d.o, NULL, NULL, NULL, d.predicate, d.value, d.value_type, d.value_json,
+        d.idx, coalesce(same.fact_id, d.fact_id), d.s, d.p, d.o, NULL, NULL, NULL, d.predicate, d.value, d.value_type, d.value_json,
         d.object_hash, d.scope, o.owner_key, d.garden_id, d.confidence, d.source, d.source_trust, d.hlc, d.valid_from,
         d.valid_to, d.valid_from IS NOT NULL OR d.valid_to IS NOT NULL, NULL, NULL, NULL, NULL, c.first_note,
         f.refused, CASE f.refused
@@ -39,6 +40,7 @@ AS $$
             WHEN 'garden_forbidden' THEN 'garden_id'
             WHEN 'agent_required' THEN 'scope'
             WHEN 'valid_to_too_early' THEN 'valid_to'
+            WHEN 'confidence_zero' THEN 'confidence'
             WHEN 'entity_tombstoned' THEN CASE WHEN h.subject > 0 THEN 'subject' ELSE 'object' END
             ELSE CASE WHEN p_states[d.s] IN ('unknown', 'ambiguous', 'hidden') THEN 'subject' ELSE 'object' END
         END)::fact_draft ORDER BY d.idx)
@@ -58,6 +60,17 @@ AS $$
                    SELECT hidden_level(e.erased_scopes, e.held_scopes, d.scope) FROM graph_entities e
                    WHERE e.tenant_id = p_tenant AND e.entity_id = p_entities[d.o]) END AS object
     ) h
+    LEFT JOIN LATERAL (
+        SELECT x.fact_id FROM (
+            SELECT f.fact_id, f.valid_until FROM graph_facts f
+            WHERE d.confidence = 0 AND f.tenant_id = p_tenant AND f.project_id = p_project
+              AND f.subject_entity_id = p_entities[d.s] AND f.predicate_id = r.predicate_id
+              AND f.object_hash = coalesce(d.object_hash, sha256(uuid_send(p_entities[d.o])))
+              AND f.valid_from <= coalesce(d.valid_from, p_now) AND f.scope = d.scope AND f.owner_key = o.owner_key
+              AND f.retracted_at IS NULL AND f.suppression = 0
+            ORDER BY f.object_hash DESC, f.valid_from DESC LIMIT 1
+        ) x WHERE x.valid_until > coalesce(d.valid_from, p_now)
+    ) same ON true
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN d.scope = 'agent_private' AND w.agent = '' THEN 'agent_required'
@@ -71,6 +84,7 @@ AS $$
             WHEN c.missing IS NOT NULL THEN 'note_not_found'
             WHEN d.valid_from IS NULL AND d.valid_to <= p_now THEN 'valid_to_too_early'
             WHEN d.garden_id IS NOT NULL AND d.garden_id <> ALL (w.gardens) THEN 'garden_forbidden'
+            WHEN d.confidence = 0 AND same.fact_id IS NULL THEN 'confidence_zero'
         END AS refused
     ) f
 $$;

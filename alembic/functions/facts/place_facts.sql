@@ -4,6 +4,7 @@
 -- If the predicate is single and active (mode 2), all values share one timeline: the previous value ends where the new
 -- one starts, the new one ends where the next one starts, an equal start replaces. If it is pending, a second plain
 -- value (mode 1) is kept and a conflict recorded.
+-- A draft of confidence 0 retracts the fact it denies, before the others are placed.
 -- Hidden facts are separate: they neither move others nor are moved until they are restored (hide_or_restore_facts).
 -- Each lookup asks for an order that only one index has, and sorting is off: statistics of a young table cannot tell
 -- which index is best, and the plan is kept when the table has grown. Runs with the rights of write_facts.
@@ -23,8 +24,16 @@ DECLARE
     v_turn fact_draft[];
     v_steps fact_step[];
     v_all fact_step[] := '{}';
+    v_denied fact_step[] := '{}';
     v_language regconfig := project_language(p_tenant, p_project);
 BEGIN
+    IF EXISTS (SELECT FROM unnest(p_drafts) d WHERE d.confidence = 0) THEN
+        v_denied := deny_facts(p_tenant, p_project, p_agent, p_drafts);
+        SELECT array_agg(d ORDER BY d.idx) INTO p_drafts FROM unnest(p_drafts) d WHERE d.confidence > 0;
+        IF p_drafts IS NULL THEN
+            RETURN v_denied;
+        END IF;
+    END IF;
     SELECT max(d.turn) INTO v_turns FROM unnest(p_drafts) d;
     FOR v_number IN 1 .. v_turns LOOP
         IF v_turns = 1 THEN
@@ -83,6 +92,6 @@ BEGIN
     PERFORM queue_units(p_tenant, p_project, 'fact', ARRAY(
         SELECT w.fact_id FROM unnest(v_all) w JOIN unnest(p_drafts) d ON d.idx = w.idx
         WHERE w.is_new AND d.suppression = 0));
-    RETURN v_all;
+    RETURN v_all || v_denied;
 END
 $$;

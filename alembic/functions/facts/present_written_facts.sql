@@ -18,9 +18,9 @@ AS $$
            CASE WHEN d.refused = 'entity_ambiguous' THEN ARRAY(
                SELECT jsonb_array_elements_text(
                    p_ambiguous -> (CASE d.field WHEN 'subject' THEN d.s ELSE d.o END)::text))::uuid[] END,
-           CASE WHEN f.hidden OR f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
+           CASE WHEN d.confidence = 0 AND f.fact_id IS NOT NULL THEN 'retracted' WHEN f.hidden OR f.fact_id = d.fact_id THEN 'created' WHEN f.fact_id IS NOT NULL THEN 'reused' END,
            -- Read in the order of the one index that fits, and sorted afterwards.
-           CASE WHEN f.hidden THEN '{}' ELSE coalesce((
+           CASE WHEN f.hidden OR d.confidence = 0 THEN '{}' ELSE coalesce((
                SELECT array_agg(u.from_fact_id ORDER BY u.supersession_id) FROM (
                    SELECT x.from_fact_id, x.supersession_id FROM graph_fact_supersessions x
                    WHERE x.tenant_id = p_tenant AND x.to_fact_id BETWEEN d.fact_id AND d.fact_id

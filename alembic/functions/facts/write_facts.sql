@@ -76,8 +76,9 @@ BEGIN
         INSERT INTO audit_log (tenant_id, event_id, project_id, event_type, key_id, agent_id, details, created_at)
         SELECT v_tenant, make_id(), v_project, 'fact_write', p_key, v_agent, jsonb_build_object(
                    'action', 'assert', 'created', count(*) FILTER (WHERE w.is_new),
-                   'reused', count(*) FILTER (WHERE NOT w.is_new), 'fact_ids', jsonb_agg(w.fact_id)), v_now
-        FROM unnest(v_steps) w HAVING p_key IS NOT NULL;
+                   'reused', count(*) FILTER (WHERE NOT w.is_new AND d.confidence > 0),
+                   'retracted', count(*) FILTER (WHERE d.confidence = 0), 'fact_ids', jsonb_agg(w.fact_id)), v_now
+        FROM unnest(v_steps) w JOIN unnest(v_placed) d ON d.idx = w.idx HAVING p_key IS NOT NULL;
     END IF;
 
     -- Present.
