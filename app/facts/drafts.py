@@ -152,14 +152,22 @@ def _object(data: ObjectIn | str) -> Row:
             'object: must be {"entity": "..."} for something that can have facts of its own, '
             'or {"value": "..."} for plain text.'
         )
-    has_entity, has_value = data.entity is not msgspec.UNSET, data.value is not msgspec.UNSET
+    given = data.value if data.v is msgspec.UNSET else data.v
+    if data.v is not msgspec.UNSET and data.value is not msgspec.UNSET:
+        raise BadRequest("object: give only one of value or v.")
+    has_entity, has_value = data.entity is not msgspec.UNSET, given is not msgspec.UNSET
     if has_entity and (has_value or data.type is not msgspec.UNSET):
         raise BadRequest("object: give an entity or a value, not both.")
     if not has_entity and not has_value:
         raise BadRequest("object: give an entity or a value.")
     if data.entity is not msgspec.UNSET:
         return {"entity": entity_reference(data.entity, "object"), "value_type": "entity"}
-    value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "object")
+    if data.type == "ref":
+        # A ref names an entity, which is how recall shows one.
+        if not isinstance(given, str):
+            raise BadRequest("object.value: must be text for type ref: the name, URI or id of an entity.")
+        return {"entity": entity_reference(given, "object"), "value_type": "entity"}
+    value = read_value(given, None if data.type is msgspec.UNSET else data.type, "object")
     return {
         "value": value.text,
         "value_type": value.type,

@@ -175,7 +175,9 @@ class ObjectIn(Create, frozen=True, kw_only=True):
     value: Any = UNSET
     """Text, a number, true, false or null."""
     type: ValueType | UnsetType = UNSET
-    """When absent: what the value evidently is."""
+    """When absent: what the value evidently is. `ref`: the value names an entity, like `entity`."""
+    v: Any = UNSET
+    """The same as value, as recall shows it."""
 
 
 class FactCreate(Create, frozen=True, kw_only=True):

@@ -1138,7 +1138,6 @@ VALUES: list[tuple[Any, str | None, Any, str]] = [
     (False, "boolean", False, "boolean"),
     ("2026-01-31T12:00:00+02:00", "datetime", "2026-01-31T10:00:00Z", "datetime"),
     ("2026-01-31T12:00:00.25Z", "datetime", "2026-01-31T12:00:00.250000Z", "datetime"),
-    ("file:a/b", "ref", "file:a/b", "ref"),
     (None, None, None, "null"),
     (None, "null", None, "null"),
     ('quotes " \\ / \n \u2028 é 😀 \u007f', None, 'quotes " \\ / \n \u2028 é 😀 \u007f', "string"),
@@ -1163,6 +1162,10 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"value": 100}, {"value": 1e2}),
     ({"value": 10**21}, {"value": 1e21}),
     ({"value": "tea"}, {"value": "tea", "type": "text"}),
+    ({"entity": "Grand  Hotel"}, {"value": " grand hotel", "type": "ref"}),
+    ({"value": "user:Alice Smith", "type": "ref"}, {"entity": "user:alice-smith"}),
+    ({"value": "Grand Hotel", "type": "ref"}, {"v": "Grand Hotel", "type": "ref"}),
+    ({"value": 7}, {"v": 7}),
     (
         {"value": "2026-01-31T12:00:00Z", "type": "datetime"},
         {"value": "2026-01-31T13:00:00+01:00", "type": "datetime"},
@@ -1184,7 +1187,7 @@ def test_alike_values_of_other_types_are_other_beliefs(robin: httpx.Client) -> N
     subject, name = new(), predicate(robin)["name"]
     alike: list[dict[str, Any]] = [
         {"value": "1"}, {"value": 1}, {"value": True}, {"value": "true"}, {"value": None}, {"value": "null"},
-        {"value": "1", "type": "ref"}, {"value": "1 "}, {"entity": "1"},
+        {"value": "1 "}, {"entity": "1"},
         {"value": "2026-01-31T12:00:00Z"}, {"value": "2026-01-31T12:00:00Z", "type": "datetime"},
     ]  # fmt: skip
     assert [write(robin, subject, name, target)["outcome"] for target in alike] == ["created"] * len(alike)
@@ -1308,9 +1311,42 @@ def test_edges_keep_in_step_when_times_of_a_belief_unite(robin: httpx.Client, su
 
 
 def test_a_fact_with_a_value_has_no_edge(robin: httpx.Client, superuser: Superuser) -> None:
-    made = fact(robin, new(), new("likes"), {"value": "file:x", "type": "ref"})
+    made = fact(robin, new(), new("likes"), {"value": "file:x"})
     found = superuser.execute("SELECT FROM entity_edges WHERE edge_id = %s", (made["fact_id"],)).fetchall()
     assert found == []
+
+
+def test_a_ref_names_an_entity_and_makes_an_edge(robin: httpx.Client, superuser: Superuser) -> None:
+    target = f"file:Some Dir/{new()}"
+    made = fact(robin, new(), new("reads"), {"value": target, "type": "ref"})
+    assert set(made["object"]) == {"entity"}
+    assert made["object"]["entity"]["canonical"] == target.lower().replace(" ", "-")
+    assert in_step(superuser, made["fact_id"])
+    assert ids(listed(robin, object=target)) == [made["fact_id"]]
+    by_id = write(
+        robin, made["subject"]["canonical"], made["predicate"]["name"],
+        {"value": made["object"]["entity"]["entity_id"], "type": "ref"},
+    )  # fmt: skip
+    assert (by_id["outcome"], by_id["fact"]["fact_id"]) == ("reused", made["fact_id"])
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ({"value": 7, "type": "ref"}, "invalid_request"),
+        ({"value": None, "type": "ref"}, "invalid_request"),
+        ({"value": "  ", "type": "ref"}, "invalid_entity"),
+        ({"value": "user:", "type": "ref"}, "invalid_entity"),
+        ({"value": "x" * 600, "type": "ref"}, "invalid_entity"),
+        ({"value": "a", "v": "a"}, "invalid_request"),
+        ({"entity": "a", "v": "a"}, "invalid_request"),
+    ],
+    ids=lambda item: str(item)[:40],
+)
+def test_a_ref_that_names_nothing_is_refused(robin: httpx.Client, target: dict[str, Any], code: str) -> None:
+    answer = robin.post("/v1/facts", json={**body(new(), new("reads"), "x"), "object": target})
+    assert error(answer) == (400, code)
+    assert answer.json()["error"]["message"].startswith("object")
 
 
 def test_derivations_are_kept_as_they_were_when_the_fact_was_made(robin: httpx.Client) -> None:

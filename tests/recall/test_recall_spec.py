@@ -250,6 +250,24 @@ def test_fusion_by_ranks_on_request(world: World) -> None:
     assert asked(world.robin, query=query, fusion="rrf")["meta"]["fusion"] == "rrf:v1"
 
 
+def test_20_3_5_a_recalled_fact_can_be_written_back(world: World) -> None:
+    made = [
+        world.fact("Alice", "works at", edge("The Grand Hotel")),
+        world.fact("Alice", "reads", edge("file:Some Dir/x")),
+        world.fact("Alice", "drinks", "green tea"),
+        world.fact("Alice", "is", {"value": 40}),
+    ]
+    results = world.recall("Alice", include=["facts"], entity="Alice")["results"]
+    assert {one["id"] for one in results} == set(made)
+    assert {one["value"]["type"] for one in results} == {"ref", "string", "number"}
+    for one in results:
+        again = {"entity": one["entity"], "relation": one["relation"], "object": one["value"], "scope": one["scope"]}
+        answer = world.robin.post("/v1/facts", json=again)
+        assert answer.status_code == 200, answer.text
+        assert (answer.json()["outcome"], answer.json()["fact"]["fact_id"]) == ("reused", one["id"])
+    assert len(world.recall("Alice", include=["facts"], entity="Alice")["results"]) == len(made)
+
+
 # Trust and confidence
 
 

@@ -126,9 +126,10 @@ def _unwrap_value(data: ConflictResolve) -> ConflictResolve:
         inner = msgspec.convert(data.value, ObjectIn)
     except msgspec.ValidationError as problem:
         raise BadRequest(f"value: {problem}") from problem
-    if inner.value is msgspec.UNSET or data.type is not msgspec.UNSET:
+    value = inner.value if inner.v is msgspec.UNSET else inner.v
+    if value is msgspec.UNSET or data.type is not msgspec.UNSET:
         raise BadRequest("value: text, a number, true, false or null; or an object with value and type.")
-    return msgspec.structs.replace(data, value=inner.value, type=inner.type)
+    return msgspec.structs.replace(data, value=value, type=inner.type)
 
 
 async def _write_value(session: Session, who: Principal, conflict: ConflictRead, data: ConflictResolve) -> UUID:
@@ -136,6 +137,8 @@ async def _write_value(session: Session, who: Principal, conflict: ConflictRead,
     if conflict.status == "resolved" or not conflict.facts:
         raise _already_resolved()
     one = conflict.facts[0]
+    if data.type == "ref":
+        raise BadRequest("type: a ref names an entity, and this conflict is between values; give a value.")
     value = read_value(data.value, None if data.type is msgspec.UNSET else data.type, "value")
     place = {
         "tenant": who.tenant_id,
