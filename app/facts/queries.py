@@ -216,13 +216,16 @@ def select_chain(when: FactFilter) -> str:
     return _facts(when, chosen=chosen, order="f.valid_from, f.created_at, f.fact_id")
 
 
-# In an open conflict with a preferred fact: one of higher confidence, or of the same confidence and written later.
-_OVERRULED = """EXISTS (
-    SELECT FROM fact_conflicts k
-    JOIN graph_facts x ON x.tenant_id = %(tenant)s
-        AND x.fact_id = CASE k.fact_a WHEN f.fact_id THEN k.fact_b ELSE k.fact_a END
-    WHERE k.tenant_id = %(tenant)s AND {disputed} AND (k.fact_a = f.fact_id OR k.fact_b = f.fact_id)
-      AND {stands} AND is_preferred({other_confidence}, x.created_at, {confidence}, f.created_at))"""
+# The rule of is_overruled, written out: contradicted, and another value of the same belief is preferred.
+_OVERRULED = """((
+        EXISTS (SELECT FROM fact_conflicts k WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND {disputed})
+        OR EXISTS (SELECT FROM fact_conflicts k WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND {disputed})
+    ) AND EXISTS (
+        SELECT FROM graph_facts x
+        WHERE x.subject_entity_id = f.subject_entity_id AND x.predicate_id = f.predicate_id AND x.scope = f.scope
+          AND x.owner_key = f.owner_key AND x.object_value IS NOT NULL AND x.object_hash <> f.object_hash
+          AND {stands} AND {other_confidence} > 0
+          AND is_preferred({other_confidence}, x.created_at, {confidence}, f.created_at)))"""
 _FILTERS = {
     "entity": "f.subject_entity_id = {entity}",
     "object": "f.object_entity_id = {entity}",
@@ -263,8 +266,12 @@ def select_facts(when: FactFilter, *, filters: set[str], by_id: set[str], inacti
         entity = (BY_ID if name in by_id else BY_NAME).format(name=name)
         where.append(_FILTERS[name].format(entity=entity, confidence=when.confidence()))
     if preferred:
+        stands = when.conditions("x", inactive=inactive)
+        if inactive:
+            # Of facts of all times only those that were valid at once contradict each other.
+            stands += ["x.valid_from < f.valid_until", "x.valid_until > f.valid_from"]
         overruled = _OVERRULED.format(
-            stands=" AND ".join(when.conditions("x", inactive=inactive)),
+            stands=" AND ".join(stands),
             disputed=when.disputed,
             confidence=when.confidence(),
             other_confidence=when.confidence("x"),

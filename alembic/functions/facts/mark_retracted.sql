@@ -11,6 +11,8 @@ SET enable_seqscan = off
 SET enable_sort = off
 SET jit = off
 AS $$
+DECLARE
+    v_others uuid[];
 BEGIN
     IF coalesce(cardinality(p_facts), 0) = 0 THEN
         RETURN;
@@ -34,21 +36,40 @@ BEGIN
         decayed_at = CASE p_kind WHEN 'decayed' THEN u.moment ELSE x.decayed_at END
     FROM unnest(p_facts, p_moments) u(fact_id, moment)
     WHERE x.tenant_id = p_tenant AND x.edge_id = u.fact_id;
-    UPDATE fact_conflicts c
-    SET status = 'resolved', resolved_by = p_agent, resolved_at = k.moment, resolution_note = p_kind
-    FROM (
-        SELECT k.conflict_id, min(u.moment) AS moment FROM unnest(p_facts, p_moments) u(fact_id, moment)
+    WITH resolved AS (
+        UPDATE fact_conflicts c
+        SET status = 'resolved', resolved_by = p_agent, resolved_at = k.moment, resolution_note = p_kind
+        FROM (
+            SELECT k.conflict_id, min(u.moment) AS moment FROM unnest(p_facts, p_moments) u(fact_id, moment)
+            CROSS JOIN LATERAL (
+                (SELECT c.conflict_id FROM fact_conflicts c
+                 WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN u.fact_id AND u.fact_id AND c.status = 'open'
+                 ORDER BY c.fact_a)
+                UNION ALL
+                (SELECT c.conflict_id FROM fact_conflicts c
+                 WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN u.fact_id AND u.fact_id AND c.status = 'open'
+                 ORDER BY c.fact_b)
+            ) k GROUP BY k.conflict_id
+        ) k
+        WHERE c.tenant_id = p_tenant AND c.conflict_id = k.conflict_id
+        RETURNING c.fact_a, c.fact_b
+    )
+    SELECT array_agg(DISTINCT x.fact_id) INTO v_others FROM resolved r
+    CROSS JOIN LATERAL (VALUES (r.fact_a), (r.fact_b)) x(fact_id);
+    IF v_others IS NOT NULL THEN
+        -- Of more than 20 values not all pairs are recorded: a value that lost its last one may contradict others.
+        PERFORM record_conflicts(p_tenant, p_project, array_agg(x.fact_id), array_agg(p_moments[1]))
+        FROM unnest(v_others) x(fact_id)
         CROSS JOIN LATERAL (
-            (SELECT c.conflict_id FROM fact_conflicts c
-             WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN u.fact_id AND u.fact_id AND c.status = 'open'
-             ORDER BY c.fact_a)
-            UNION ALL
-            (SELECT c.conflict_id FROM fact_conflicts c
-             WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN u.fact_id AND u.fact_id AND c.status = 'open'
-             ORDER BY c.fact_b)
-        ) k GROUP BY k.conflict_id
-    ) k
-    WHERE c.tenant_id = p_tenant AND c.conflict_id = k.conflict_id;
+            SELECT FROM graph_facts f
+            WHERE f.tenant_id = p_tenant AND f.fact_id = x.fact_id AND f.retracted_at IS NULL OFFSET 0) f
+        WHERE NOT EXISTS (
+            SELECT FROM fact_conflicts c
+            WHERE c.tenant_id = p_tenant AND c.fact_a = x.fact_id AND c.status = 'open')
+          AND NOT EXISTS (
+            SELECT FROM fact_conflicts c
+            WHERE c.tenant_id = p_tenant AND c.fact_b = x.fact_id AND c.status = 'open');
+    END IF;
     IF p_kind IN ('retracted', 'resolved') THEN
         PERFORM queue_trust(p_tenant, p_project, p_facts);
     END IF;

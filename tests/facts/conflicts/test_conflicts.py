@@ -11,6 +11,7 @@ import pytest
 
 from tests.facts.shared import (
     Superuser,
+    body,
     error,
     fact,
     garden,
@@ -627,3 +628,48 @@ def test_what_is_no_value_does_not_resolve(robin: httpx.Client, form: dict[str, 
     answer = robin.post(f"/v1/conflicts/{conflict['conflict_id']}/resolve", json=form)
     assert error(answer) == (400, "invalid_request")
     assert answer.json()["error"]["message"].startswith("value")
+
+
+# More values than pairs are recorded
+
+
+def crowd(
+    client: httpx.Client, subject: str, name: str, count: int, *, prefix: str = "claim", **fields: Any
+) -> list[str]:
+    sent = [body(subject, name, f"{prefix} {number}", **fields) for number in range(count)]
+    answer = client.post("/v1/facts/batch", json={"facts": sent})
+    assert answer.status_code == 200, answer.text
+    return [item["fact"]["fact_id"] for item in answer.json()["results"]]
+
+
+@pytest.mark.parametrize("best", ["first", "middle", "last"])
+def test_of_many_values_exactly_the_preferred_one_is_listed(robin: httpx.Client, best: str) -> None:
+    subject, name = new(), new("born in")
+    before, after = {"first": (0, 45), "middle": (22, 23), "last": (45, 0)}[best]
+    if before:
+        crowd(robin, subject, name, before, confidence=0.5)
+    sure = fact(robin, subject, name, "Bern", confidence=0.9)["fact_id"]
+    if after:
+        crowd(robin, subject, name, after, prefix="other claim", confidence=0.4)
+    for params in ({}, {"include_inactive": True}):
+        found = listed(robin, entity=subject, include_contradicted=False, **params)
+        assert ids(found) == [sure]
+        assert found[0]["contradicted"] is True
+    assert ids(listed(robin, predicate=name, include_contradicted=False)) == [sure]
+    recalled = robin.post("/v1/recall", json={"query": "Bern", "entity": subject, "include": ["facts"]}).json()
+    assert [one["id"] for one in recalled["results"]] == [sure]
+
+
+def test_what_no_recorded_pair_is_left_of_still_contradicts(robin: httpx.Client) -> None:
+    subject, name = new(), new("born in")
+    sure = fact(robin, subject, name, "Bern", confidence=0.9)["fact_id"]
+    claims = crowd(robin, subject, name, 30, confidence=0.5)
+    for claim in claims[:24]:
+        robin.post(f"/v1/facts/{claim}/retract", json={}).raise_for_status()
+    left = listed(robin, entity=subject)
+    assert (len(left), {item["contradicted"] for item in left}) == (7, {True})
+    assert ids(listed(robin, entity=subject, include_contradicted=False)) == [sure]
+    for claim in claims[24:]:
+        robin.post(f"/v1/facts/{claim}/retract", json={}).raise_for_status()
+    (held,) = listed(robin, entity=subject, include_contradicted=False)
+    assert (held["fact_id"], held["contradicted"]) == (sure, False)
