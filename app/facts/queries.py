@@ -6,7 +6,7 @@ from sqlalchemy import select, text
 
 from app.db.database import Session
 from app.facts.entities.queries import AS_OF_ALLOWED, BY_ID, BY_NAME
-from app.facts.tables import fact_closings, graph_fact_evidence
+from app.facts.tables import fact_closings
 from app.read_context import ReadContext
 
 # Set the scope and write facts in one round trip.
@@ -145,7 +145,12 @@ _FACT = """
                (SELECT true FROM fact_conflicts k
                 WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND {disputed} LIMIT 1),
                false) AS contradicted,
+           -- Only notes that the caller may read: row-level security hides the others.
            ARRAY(SELECT v.note_id FROM graph_fact_evidence v
+                 CROSS JOIN LATERAL (
+                     SELECT FROM memory_notes n
+                     WHERE n.tenant_id = %(tenant)s AND n.note_id = v.note_id
+                       AND note_stands(n.created_at, n.deleted_at, {known_at}) OFFSET 0) n
                  WHERE v.tenant_id = %(tenant)s AND v.fact_id = f.fact_id AND {cited}
                  ORDER BY v.created_at, v.evidence_id) AS evidence,
            ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d
@@ -199,6 +204,7 @@ def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
         closed=closed or "f.closed_at",
         retracted=retracted or "f.retracted_at",
         cited=cited or "true",
+        known_at=known or "NULL",
         chosen=chosen,
         known="true" if known is None else f"f.created_at <= {known} AND {AS_OF_ALLOWED}",
         order=order,
@@ -314,14 +320,12 @@ SUPERSESSIONS = text(
 )
 
 
-def select_evidence(*, tenant_id: str, fact_id: str) -> Any:
-    """Return the query for the notes a fact cites as evidence."""
-    c = graph_fact_evidence.c
-    return (
-        select(c.note_id, c.created_at)
-        .where(c.tenant_id == tenant_id, c.fact_id == fact_id)
-        .order_by(c.created_at, c.evidence_id)
-    )
+# The notes that a fact cites and the caller may read.
+EVIDENCE = text(
+    "SELECT v.note_id, v.created_at FROM graph_fact_evidence v "
+    "JOIN memory_notes n ON n.tenant_id = :tenant AND n.note_id = v.note_id AND n.deleted_at IS NULL "
+    "WHERE v.tenant_id = :tenant AND v.fact_id = CAST(:fact AS uuid) ORDER BY v.created_at, v.evidence_id"
+)
 
 
 def select_closings(*, tenant_id: str, fact_id: str) -> Any:

@@ -482,6 +482,35 @@ def test_entities_by_a_pending_predicate_are_no_conflict(robin: httpx.Client) ->
     assert write(robin, subject, name, {"entity": new()})["conflicts"] == []
 
 
+def test_evidence_shows_only_notes_that_the_reader_may_read(robin: httpx.Client, wren: httpx.Client) -> None:
+    subject, name = new(), new("born in")
+    private, shared = note(robin, scope="agent_private"), note(robin)
+    made = fact(robin, subject, name, "Bern", evidence=[private, shared])
+    other = write(robin, subject, name, "Basel", evidence=[private], derived_from=[made["fact_hash"]])
+    assert set(made["evidence"]) == set(read(robin, made["fact_id"])["evidence"]) == {private, shared}
+    answers = {
+        "one": wren.get(f"/v1/facts/{made['fact_id']}"),
+        "list": wren.get("/v1/facts", params={"entity": subject}),
+        "then": wren.get("/v1/facts", params={"entity": subject, "as_of": now().isoformat()}),
+        "history": wren.get(f"/v1/facts/{made['fact_id']}/history"),
+        "provenance": wren.get(f"/v1/facts/{other['fact']['fact_id']}/provenance"),
+        "conflict": wren.get(f"/v1/conflicts/{other['conflicts'][0]}"),
+        "conflicts": wren.get("/v1/conflicts", params={"entity": subject}),
+        "recall": wren.post("/v1/recall", json={"query": "Bern", "entity": subject, "include_contradicted": True}),
+        "again": wren.post("/v1/facts", json=body(subject, name, "Bern")),
+        "batch": wren.post("/v1/facts/batch", json={"facts": [body(subject, name, "Basel")]}),
+        "card": wren.get(f"/v1/entities/{made['subject']['entity_id']}/card"),
+        "retracted": wren.post(f"/v1/facts/{other['fact']['fact_id']}/retract", json={}),
+    }
+    for place, answer in answers.items():
+        assert private not in answer.text, place
+    for place in ("one", "list", "then", "history", "conflict", "conflicts", "recall", "again"):
+        assert shared in answers[place].text, place
+    assert set(read(robin, made["fact_id"])["evidence"]) == {private, shared}, "its own agent sees both"
+    robin.delete(f"/v1/notes/{shared}", params={"reason": "wrong"}).raise_for_status()
+    assert read(robin, made["fact_id"])["evidence"] == [private]
+
+
 # Denied
 
 

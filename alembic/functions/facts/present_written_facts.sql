@@ -57,6 +57,11 @@ AS $$
                WHERE v.idx = d.idx ORDER BY v.at)
            ELSE ARRAY(
                SELECT x.note_id FROM graph_fact_evidence x
+               CROSS JOIN LATERAL (
+                   SELECT FROM memory_notes n
+                   WHERE n.tenant_id = p_tenant AND n.note_id = x.note_id AND n.deleted_at IS NULL
+                     AND n.suppression = 0 AND is_visible(n.scope, n.agent_id, n.garden_id, c.agent, c.gardens)
+                   OFFSET 0) n
                WHERE x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression = 0
                ORDER BY x.created_at, x.evidence_id) END,
            CASE WHEN f.hidden THEN ARRAY(
@@ -71,7 +76,11 @@ AS $$
                CASE WHEN d.o IS NULL THEN d.value_type ELSE 'ref' END,
                CASE WHEN d.o IS NULL THEN d.value_json ELSE to_json(o.norm)::text END) ELSE f.fact_hash END, 'hex'),
            CASE WHEN f.hidden THEN 1 ELSE f.mentions END
-    FROM unnest(p_drafts) d
+    FROM (
+        SELECT coalesce(current_setting('app.agent_id', true), '') AS agent,
+               coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}') AS gardens
+    ) c
+    CROSS JOIN unnest(p_drafts) d
     CROSS JOIN LATERAL (SELECT p_now + (d.idx - p_first) * interval '1 microsecond' AS moment) m
     LEFT JOIN unnest(p_steps) w ON w.idx = d.idx
     LEFT JOIN LATERAL (
