@@ -176,7 +176,7 @@ def test_many_readers_at_once_get_their_own_answers(database: TestDatabase, tena
     keys = {tenant: tenancy.key(tenant) for tenant in jobs}
 
     async def run() -> list[tuple[str, str, int]]:
-        async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=service.url, timeout=600) as client:
 
             async def ask(who: str, whose: str) -> tuple[str, str, int]:
                 headers = {"Authorization": f"Bearer {keys[who]}"}
