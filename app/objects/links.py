@@ -75,6 +75,7 @@ async def store_relationships(
     for index, item in enumerate(items):
         with error_index(index):
             rows.append(_new_row(who, item, branches[item.branch_id], types, ends))
+        await types.pause()
     if any(row["project_id"] is None for row in rows):
         shared = await shared_branch(session)
         for row, item in zip(rows, items, strict=True):

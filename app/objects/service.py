@@ -70,6 +70,7 @@ async def store_objects(session: Session, who: Principal, items: list[ObjectCrea
     for index, item in enumerate(items):
         with error_index(index):
             rows.append(_new_row(who, item, branches[item.branch_id], types))
+        await types.pause()
     if any(row["project_id"] is None for row in rows):
         shared = await shared_branch(session)
         for row, item in zip(rows, items, strict=True):

@@ -1,8 +1,10 @@
 """Use cases of types: register, read, activate and retire versions, and check properties against them."""
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from time import thread_time
 from typing import Any, cast
 
 import msgspec
@@ -11,7 +13,7 @@ from app.access import Principal
 from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
-from app.errors import BadRequest, Conflict, Forbidden, NotFound
+from app.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
 from app.objects.types import queries
 from app.objects.types.queries import Kind
 from app.objects.types.schemas import (
@@ -32,6 +34,9 @@ from app.outcomes import Outcome
 from app.paging import Page
 
 Created = ObjectTypeCreated | RelationshipTypeCreated
+# Processor time of one request's checks: after how much others get their turn, and how much is allowed in all.
+PAUSE_SECONDS = 0.02
+MAX_SECONDS = 2.0
 CODES: dict[Kind, str] = {
     "object": "object_schema_validation_failed",
     "relationship": "relationship_schema_validation_failed",
@@ -252,6 +257,8 @@ class Types:
         self._kind: Kind = kind
         self._active = {row["type"]: row for row in rows}
         self._versions = versions
+        self._spent = 0.0
+        self._paused_at = 0.0
 
     def find(self, name: str, version: int | None = None) -> Row | None:
         """Return the active version or the named one; None for an unregistered type; raise BadRequest."""
@@ -272,10 +279,23 @@ class Types:
         found = self.find(name, version)
         if found is None:
             return None
+        began = thread_time()
         errors = stored_checker(found["json_schema"]).errors(properties)
+        self._spent += thread_time() - began
         if errors:
             raise schema_failed(errors, code=CODES[self._kind], field=field, name=name, version=found["version"])
         return found["version"]
+
+    async def pause(self) -> None:
+        """Let other requests run when checks took a while; raise TooLarge when those of one request take too long."""
+        if self._spent > MAX_SECONDS:
+            raise TooLarge(
+                "Checking these items against the JSON Schemas of their types takes too long; send fewer at once.",
+                code="check_too_slow",
+            )
+        if self._spent - self._paused_at > PAUSE_SECONDS:
+            self._paused_at = self._spent
+            await asyncio.sleep(0)
 
 
 async def read_types(

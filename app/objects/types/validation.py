@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
@@ -12,18 +11,29 @@ import msgspec
 
 from app.errors import BadRequest, Unprocessable
 from app.objects.json_pointer import escape
-from app.objects.types.cost import Cost, UnknownReference, measure_schema
+from app.objects.types.cost import SchemaCost, UnknownReference, find_patterns
+from app.objects.types.patterns import ENGINE, MAX_MATCH_BYTES, compiled_size, match_size
 
 MAX_SCHEMA_BYTES = 128 * 1024
 MAX_ERRORS = 20
-# Steps of one check as computed from the schema's structure; this many take some tenths of a second.
+# Steps of one check as computed from the schema's structure; this many take a tenth of a second.
 MAX_STEPS = 10_000_000
-# The steps times the values of a document.
-MAX_WORK = 20_000_000
-# The bytes of a schema times the values of a document; beyond this only the first error is reported.
+# Nanoseconds of one check as computed from the schema and the document; nobody else is served meanwhile.
+MAX_TIME = 100_000_000
+_STEP_TIME = 10
+# Dividing takes longer for fractions, and longest for numbers with hundreds of digits.
+_INTEGER_TIME = 1_000
+_FRACTION_TIME = 15_000
+_LONG_NUMBER_TIME = 70_000
+# The validator builds all errors before it yields the first, each with its part of the document and of the schema.
+MAX_ERROR_STEPS = 20_000
+MAX_ERROR_BYTES = 5_000_000
 MAX_ERROR_WORK = 50_000_000
 MAX_MESSAGE = 300
 MAX_NESTING = 64
+MAX_PATTERNS = 200
+# The bytes of all compiled patterns of a schema.
+MAX_PATTERNS_BYTES = 6_000_000
 
 Schema = dict[str, Any] | bool
 
@@ -32,33 +42,64 @@ class Checker(msgspec.Struct, frozen=True):
     """A compiled schema with the cost of one check and the depth of documents that it can check."""
 
     validator: Any
-    steps: int
+    costs: SchemaCost
     size: int
     max_depth: int | None
 
     def errors(self, document: Any) -> list[dict[str, str]]:
-        """Return where a document fails and why; an empty list when it is valid."""
+        """Return where a document fails and why; an empty list when it is valid.
+
+        A document whose check could take longer than a tenth of a second fails as a whole.
+        """
         depth, values = measure(document)
         if self.max_depth is not None and depth > self.max_depth:
             message = f"nested {depth} levels deep; this schema refers to itself and allows {self.max_depth} levels"
             return [{"path": "", "message": message, "keyword": "depth"}]
-        if self.steps * values > MAX_WORK:
-            message = f"{values} values are too many for a schema of {self.steps} parts; split it"
+        cost, size = self.costs.total, len(msgspec.json.encode(document))
+        time = cost.steps * values * _STEP_TIME + (cost.multiples and cost.multiples * _number_time(document))
+        if time > MAX_TIME:
+            message = f"{values} values are too many for a schema of {cost.steps} parts; split it"
             return [{"path": "", "message": message, "keyword": "size"}]
+        if self._too_slow(document, size * (depth if cost.returns else 1), MAX_TIME - time):
+            message = "its texts are too long for the patterns of the schema; shorten them or simplify the patterns"
+            return [{"path": "", "message": message, "keyword": "pattern"}]
         if self.validator.is_valid(document):
             return []
-        # The validator builds all errors before it yields the first, each with its part of the schema.
-        several = values * self.size <= MAX_ERROR_WORK
-        return [_describe_error(error) for error in islice(self._failures(document, several), MAX_ERRORS)]
+        return self._failures(document, cost.steps * values, size * max(1, depth) * cost.steps, values)
 
-    def _failures(self, document: Any, several: bool) -> Iterator[Any]:
-        if several:
-            yield from self.validator.iter_errors(document)
-            return
+    def _too_slow(self, document: Any, size: int, limit: float) -> bool:
+        """Return whether the texts take too long: by a bound on all of them, or else by those that are matched."""
+        if self.costs.total.text * size <= limit:
+            return False
+        return self.costs.text_time(document, limit=limit) > limit
+
+    def _failures(self, document: Any, steps: int, size: int, values: int) -> list[dict[str, str]]:
+        small = steps <= MAX_ERROR_STEPS and size <= MAX_ERROR_BYTES and values * self.size <= MAX_ERROR_WORK
+        if small:
+            return [_describe_error(error) for error in islice(self.validator.iter_errors(document), MAX_ERRORS)]
+        if self.costs.total.alternatives:
+            message = "does not fit the schema; it is too large to say where, so check its parts one by one"
+            return [{"path": "", "message": message, "keyword": "size"}]
         try:
             self.validator.validate(document)
         except jsonschema_rs.ValidationError as error:
-            yield error
+            return [_describe_error(error)]
+        return []
+
+
+def _number_time(document: Any) -> int:
+    """Return the nanoseconds to divide every number of a document once."""
+    time = 0
+    waiting: list[Any] = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            waiting += cast(Any, value).values() if isinstance(value, dict) else cast(list[Any], value)
+        elif isinstance(value, float):
+            time += _FRACTION_TIME if not value or 1e-9 < abs(value) < 1e18 else _LONG_NUMBER_TIME
+        elif isinstance(value, int):
+            time += _INTEGER_TIME if abs(value) < 2**63 else _LONG_NUMBER_TIME
+    return time
 
 
 def _describe_error(error: Any) -> dict[str, str]:
@@ -72,29 +113,60 @@ def compile_schema(schema: Schema, field: str = "json_schema", *, resources: Any
     References lead into the schema (under `$defs`, by `$id`) or to the resources; nothing is fetched.
     """
     encoded = msgspec.json.encode(schema, order="sorted")
+    # Costs are kept by the identity of the schema's parts, which may be shared in the one that is given.
+    schema = msgspec.json.decode(encoded)
     if len(encoded) > MAX_SCHEMA_BYTES:
         raise BadRequest(f"{field}: over {MAX_SCHEMA_BYTES // 1024} KiB; split the type.", code="schema_too_large")
+    _check_patterns(schema, field)
     try:
         deep = measure(schema)[0] > MAX_NESTING
-        cost = Cost(MAX_STEPS + 1, 0) if deep else measure_schema(schema, outside=resources is not None)
+        costs = None if deep else SchemaCost(schema, outside=resources is not None)
     except RecursionError:
-        cost = Cost(MAX_STEPS + 1, 0)
+        costs = None
     except UnknownReference as problem:
         raise BadRequest(
             f"{field}: {str(problem)[:MAX_MESSAGE]} is not within the schema; put it under $defs, with its $id.",
             code="schema_invalid",
         ) from problem
-    if cost.steps > MAX_STEPS:
+    if costs is None or costs.total.steps > MAX_STEPS:
         raise BadRequest(
             f"{field}: nested too deep, or one check takes over {MAX_STEPS:,} steps; make it flatter.",
             code="schema_too_complex",
         )
-    depth = None if cost.returns < 2 else max(1, math.floor(math.log(MAX_STEPS) / math.log(cost.returns)))
+    returns = costs.total.returns
+    depth = None if returns < 2 else max(1, math.floor(math.log(MAX_STEPS) / math.log(returns)))
     try:
-        return Checker(_compile(encoded, resources), cost.steps, len(encoded), depth)
+        return Checker(_compile(encoded, resources), costs, len(encoded), depth)
     except ValueError as problem:
         message = str(problem).partition("\n")[0][:MAX_MESSAGE]
         raise BadRequest(f"{field}: not a JSON Schema: {message}", code="schema_invalid") from problem
+
+
+def _check_patterns(schema: Schema, field: str) -> None:
+    """Raise BadRequest for a pattern that cannot run in linear time, or that is too large to match a short text."""
+    total = 0
+    for count, (place, pattern) in enumerate(find_patterns(schema)):
+        size = compiled_size(pattern)
+        if size is None:
+            raise BadRequest(
+                f"{field}: {place}: {pattern[:MAX_MESSAGE]} is not a regular expression, is too large, or uses "
+                "look-around or back-references, which cannot run in linear time.",
+                code="schema_invalid",
+                details={"path": place},
+            )
+        total += size
+        if match_size(pattern) > MAX_MATCH_BYTES:
+            raise BadRequest(
+                f"{field}: {place}: {pattern[:MAX_MESSAGE]} repeats its parts too often; use maxLength for long texts.",
+                code="schema_too_complex",
+                details={"path": place},
+            )
+        if count >= MAX_PATTERNS or total > MAX_PATTERNS_BYTES:
+            raise BadRequest(
+                f"{field}: {place}: the patterns are too many or too large together; at most {MAX_PATTERNS}.",
+                code="schema_too_complex",
+                details={"path": place},
+            )
 
 
 def stored_checker(text: str) -> Checker:
@@ -113,7 +185,7 @@ def _compile(encoded: bytes, resources: Any) -> Any:
         msgspec.json.decode(encoded),
         offline=True,
         registry=resources,
-        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=10_000_000),
+        pattern_options=ENGINE,
     )
 
 
@@ -122,9 +194,12 @@ def measure(document: Any) -> tuple[int, int]:
     depth, values, level = 0, 1, _nested([document])
     while level:
         depth += 1
-        parts: list[Any] = [list(cast(Any, item).values()) if isinstance(item, dict) else item for item in level]
-        values += sum(len(part) for part in parts)
-        level = [inner for part in parts for inner in _nested(part)]
+        inner: list[Any] = []
+        for item in level:
+            if item:
+                values += len(item)
+                inner += _nested(item.values() if isinstance(item, dict) else item)
+        level = inner
     return depth, values
 
 

@@ -1,5 +1,6 @@
 """Types over HTTP: versions, the active one, and the types of a tenant and of the installation."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from app.errors import TooLarge
+from app.objects.types.service import Types
 from tests.conftest import TestDatabase
 from tests.objects.conftest import Graph, code
 from tests.service import palimpsest
@@ -189,3 +192,37 @@ def test_types_from_the_command_line(graph: Graph, database: TestDatabase, tmp_p
     broken = run("types", "load", str(given))
     assert broken.returncode != 0
     assert "FILE: " in broken.stderr
+
+
+def test_patterns_that_take_too_long_are_refused(graph: Graph) -> None:
+    schema = {"properties": {"t": {"type": "string", "pattern": "a[ab]{10000}c"}}}
+    refused = graph.admin.post("/v1/graph/schemas/objects", json={"type": "P", "json_schema": schema})
+    assert (refused.status_code, code(refused)) == (400, "schema_too_complex")
+    assert refused.json()["error"]["details"]["path"] == "/properties/t/pattern"
+    graph.register("object", "P", json_schema={"properties": {"t": {"pattern": "a[ab]{1000}c"}}})
+    long = graph.agent.post("/v1/graph/objects", json={"type": "P", "properties": {"t": "ab" * 60_000}})
+    assert (long.status_code, code(long)) == (422, "object_schema_validation_failed")
+    assert long.json()["error"]["details"]["errors"][0]["keyword"] == "pattern"
+
+
+def test_checks_of_one_request_give_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = Types("object", [{"type": "T", "version": 1, "json_schema": '{"type": "object"}'}], {})
+    turns: list[str] = []
+
+    async def other() -> None:
+        turns.append("other")
+
+    async def check() -> list[str]:
+        waiting = asyncio.create_task(other())
+        types.check("T", {})
+        await types.pause()
+        seen = list(turns)
+        await waiting
+        return seen
+
+    monkeypatch.setattr("app.objects.types.service.PAUSE_SECONDS", -1.0)
+    assert asyncio.run(check()) == ["other"]
+    monkeypatch.setattr("app.objects.types.service.MAX_SECONDS", -1.0)
+    with pytest.raises(TooLarge) as caught:
+        asyncio.run(check())
+    assert caught.value.code == "check_too_slow"
