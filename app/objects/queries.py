@@ -129,8 +129,8 @@ def select_versions(kind: Kind, *, by_number: bool = False) -> str:
 
 
 _EQUAL = {
-    "object": ("type", "status", "key", "subtype"),
-    "relationship": ("type",),
+    "object": ("status", "key", "subtype"),
+    "relationship": (),
 }
 _ENDS = ("src_id", "dst_id")
 # The canonical id of an id of an object or of one of its versions.
@@ -140,17 +140,47 @@ _CANONICAL = (
 )
 
 
-def select_heads(kind: Kind, *, given: set[str]) -> str:
-    """Return the query for a page of heads, newest first, by the filters that are given."""
+def _head_conditions(given: set[str]) -> list[str]:
+    """Return the conditions on what is the same in all versions."""
     conditions = ["h.tenant_id = %(tenant)s", "h.branch_id IN (%(branch)s::uuid, %(shared)s::uuid)"]
-    conditions.append("h.deleted_at IS NOT NULL" if "deleted" in given else "h.deleted_at IS NULL")
-    conditions += [f"h.{name} = %({name})s" for name in _EQUAL[kind] if name in given]
     conditions += [f"h.{name} = {_CANONICAL.format(name)}" for name in _ENDS if name in given]
+    if "type" in given:
+        conditions.append("h.type = %(type)s")
     if "object_id" in given:
         canonical = _CANONICAL.format("object_id")
         conditions.append(f"(h.src_id = {canonical} OR h.dst_id = {canonical})")
     if "after" in given:
         conditions.append("h.canonical_id < %(after)s::uuid")
+    return conditions
+
+
+def _state_conditions(kind: Kind, alias: str, given: set[str]) -> list[str]:
+    """Return the conditions on what can differ between versions, without labels and properties."""
+    deleted = "IS NOT NULL" if "deleted" in given else "IS NULL"
+    equal = [f"{alias}.{name} = %({name})s" for name in _EQUAL[kind] if name in given]
+    return [f"{alias}.deleted_at {deleted}", *equal]
+
+
+def select_heads_at(kind: Kind, *, given: set[str]) -> str:
+    """Return the query for a page of versions that were recorded at a time, newest object first, by the filters."""
+    conditions = [*_head_conditions(given), *_state_conditions(kind, "v", given), "h.created_at <= %(as_of)s"]
+    conditions.append("check_as_of(%(tenant)s, %(project)s, %(as_of)s)")
+    if "labels" in given:
+        conditions.append("v.labels @> %(labels)s::text[]")
+    if "properties" in given:
+        conditions.append("v.properties @> %(properties)s::jsonb")
+    return (
+        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.written_by, v.version_id = h.version_id AS is_head "
+        f"FROM graph_{kind}s h CROSS JOIN LATERAL (SELECT v.* FROM graph_{kind}_versions v "
+        "WHERE v.tenant_id = %(tenant)s AND v.canonical_id = h.canonical_id AND v.branch_id = h.branch_id "
+        "AND v.created_at <= %(as_of)s ORDER BY v.version DESC LIMIT 1) v "
+        f"WHERE {' AND '.join(conditions)} ORDER BY h.canonical_id DESC LIMIT %(limit)s"
+    )
+
+
+def select_heads(kind: Kind, *, given: set[str]) -> str:
+    """Return the query for a page of heads, newest first, by the filters that are given."""
+    conditions = [*_head_conditions(given), *_state_conditions(kind, "h", given)]
     if given & {"labels", "properties"}:
         conditions.append(
             "h.canonical_id IN (SELECT c.canonical_id FROM objects_containing(%(branch)s::uuid, %(shared)s::uuid, "

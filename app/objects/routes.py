@@ -1,5 +1,6 @@
 """HTTP of objects and relationships."""
 
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -100,10 +101,13 @@ async def list_objects(
     ] = None,
     deleted: Annotated[bool, QueryParameter(description="List deleted ones instead of live ones.")] = False,
     branch_id: OnBranch = None,
+    as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ObjectList:
-    """Newest first: those of the project, and those that belong to every project of the tenant."""
+    """Newest first: those of the project, and those that belong to every project of the tenant. With `as_of` the
+    versions that were recorded then; the filters apply to these."""
+    known = _parse_as_of(as_of, branch_id)
     filters: dict[str, Any] = {
         "type": of_type,
         "subtype": subtype,
@@ -118,8 +122,17 @@ async def list_objects(
         raise BadRequest("label: at most 128 characters.")
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
         raise BadRequest("deleted: cannot be combined with label or properties, which only search live objects.")
-    page = Page(cursors, who, "objects", limit=limit, cursor=cursor, filters=sorted(filters.items()))
-    return await service.list_objects(db, ReadContext.of(who), filters=filters, page=page)
+    page = Page(cursors, who, "objects", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    context = ReadContext.of(who, as_of=known, held=False)
+    return await service.list_objects(db, context, filters=filters, page=page)
+
+
+def _parse_as_of(as_of: str | None, branch_id: UUID | None) -> datetime | None:
+    """Return `as_of` as a time; raise BadRequest when a branch is named too."""
+    known = parse_as_of(as_of)
+    if known is not None and branch_id is not None:
+        raise BadRequest("branch_id: cannot be combined with as_of, which reads the project's main branch.")
+    return known
 
 
 def _contained(text: str | None) -> str | None:
@@ -149,10 +162,7 @@ async def get_object(
 ) -> Response[ObjectRead]:
     """The canonical id reads the object as it is now, or with `as_of` as it was then. The id of an earlier version
     reads that version."""
-    known = parse_as_of(as_of)
-    if known is not None and branch_id is not None:
-        raise BadRequest("branch_id: cannot be combined with as_of, which reads the project's main branch.")
-    context = ReadContext.of(who, as_of=known, held=False)
+    context = ReadContext.of(who, as_of=_parse_as_of(as_of, branch_id), held=False)
     return _tagged(
         await service.get_object(db, context, object_id=object_id, branch_id=branch_id, deleted=include_deleted)
     )
@@ -238,10 +248,13 @@ async def list_relationships(
     dst_id: Annotated[UUID | None, QueryParameter(description="Only to this object.")] = None,
     object_id: Annotated[UUID | None, QueryParameter(description="Only from or to this object.")] = None,
     deleted: Annotated[bool, QueryParameter(description="List deleted ones instead of live ones.")] = False,
+    as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> RelationshipList:
-    """Newest first: those of the project, and those that belong to every project of the tenant."""
+    """Newest first: those of the project, and those that belong to every project of the tenant. With `as_of` the
+    versions that were recorded then; the filters apply to these."""
+    known = parse_as_of(as_of)
     filters: dict[str, Any] = {
         "type": of_type,
         "src_id": src_id,
@@ -249,8 +262,9 @@ async def list_relationships(
         "object_id": object_id,
         "deleted": deleted,
     }
-    page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, filters=sorted(filters.items()))
-    return await relationships.list_relationships(db, ReadContext.of(who), filters=filters, page=page)
+    page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    context = ReadContext.of(who, as_of=known, held=False)
+    return await relationships.list_relationships(db, context, filters=filters, page=page)
 
 
 @get(

@@ -209,6 +209,17 @@ graph_relationships = Table(
         *("tenant_id", "dst_id"),
         postgresql_where=text("deleted_with IS NOT NULL"),
     ),
+    # Deleted relationships of an object, for walks at a past time.
+    Index(
+        "graph_relationships_past_src_idx",
+        *("tenant_id", "branch_id", "src_id"),
+        postgresql_where=text("deleted_at IS NOT NULL"),
+    ),
+    Index(
+        "graph_relationships_past_dst_idx",
+        *("tenant_id", "branch_id", "dst_id"),
+        postgresql_where=text("deleted_at IS NOT NULL"),
+    ),
     info={"rls": Rule.OBJECTS, "grants": "SELECT, INSERT, UPDATE"},
 )
 

@@ -294,20 +294,28 @@ async def _read_version_at(db: Database, context: ReadContext, kind: Kind, *, it
 async def list_heads(
     db: Database, context: ReadContext, kind: Kind, *, filters: dict[str, Any], page: Page
 ) -> tuple[list[Row], str | None]:
-    """Return a page of heads of the project and of every project, newest first, and the cursor of the next page."""
-    async with db.tenant(context.who) as session:
+    """Return a page of heads of the project and of every project, newest first, and the cursor of the next page.
+
+    At a past time they are the versions that were recorded then.
+    """
+    who = context.who
+    after = None if page.after is None else page.after[0]
+    given = {name for name, value in {**filters, "after": after}.items() if value not in (None, False)}
+    async with db.tenant(who) as session:
         branches = await find_branches(session, context, branch_id=filters.get("branch_id"))
-        after = None if page.after is None else page.after[0]
-        given = {name for name, value in {**filters, "after": after}.items() if value not in (None, False)}
         params = {
             **filters,
-            "tenant": context.who.tenant_id,
+            "tenant": who.tenant_id,
             "branch": branches.target,
             "shared": None if branches.named else branches.shared,
             "after": after,
             "limit": page.limit + 1,
         }
-        found = await session.query(queries.select_heads(kind, given=given), params)
+        if context.as_of is None:
+            found = await session.query(queries.select_heads(kind, given=given), params)
+            return page.cut(found, key=lambda row: [str(row["canonical_id"])])
+    past = {**params, "project": require_project(who), "as_of": context.as_of}
+    found = await look_back(db, who, queries.select_heads_at(kind, given=given), past)
     return page.cut(found, key=lambda row: [str(row["canonical_id"])])
 
 

@@ -2,9 +2,9 @@
 -- fragments. Its parameters: $1 to $7 edges, from_ids, to_ids, forwards, types, weights and levels of walk_objects, $8
 -- its links, $9 and $10 the pairs of neighbors on paths. p_kept: all; first: only $8; path: only between neighbors on
 -- paths. p_max_edges: NULL when there are fewer edges, else the nearest so many are returned. p_include: the fields of
--- an edge.
+-- an edge. p_as_of: as they were recorded then.
 CREATE OR REPLACE FUNCTION expand_edge_query(
-    p_tenant text, p_branches uuid[], p_include jsonb, p_kept text, p_max_edges int)
+    p_tenant text, p_branches uuid[], p_include jsonb, p_kept text, p_max_edges int, p_as_of timestamptz)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -30,9 +30,11 @@ BEGIN
     END IF;
     IF v_stored THEN
         v_query := format(
-            'SELECT s.*, c.from_id, c.to_id FROM (%s) c CROSS JOIN LATERAL (SELECT r.* FROM graph_relationships r '
-            'WHERE r.tenant_id = %L AND r.branch_id = ANY (%L::uuid[]) AND r.canonical_id = c.canonical_id OFFSET 0) s '
-            'ORDER BY c.canonical_id', v_query, p_tenant, p_branches);
+            'SELECT s.*, c.from_id, c.to_id FROM (%s) c CROSS JOIN LATERAL (%s) s ORDER BY c.canonical_id', v_query,
+            CASE WHEN p_as_of IS NULL THEN format(
+                    'SELECT r.* FROM graph_relationships r WHERE r.tenant_id = %L AND r.branch_id = ANY (%L::uuid[]) '
+                    'AND r.canonical_id = c.canonical_id OFFSET 0', p_tenant, p_branches)
+                 ELSE version_query('relationship', p_tenant, p_branches, 'c.canonical_id', p_as_of) END);
     END IF;
     v_query := format(
         'SELECT x.from_id, x.to_id, 1 AS total, concat(''{"id":"'', x.canonical_id, ''","src":"'', x.src_id, '

@@ -1,8 +1,8 @@
 -- Return the neighbourhood of some objects in one row: nodes, edges and paths as JSON text that is sent as it is.
 -- problem: object_not_found, or type_unknown with the type as detail. missing: the roots that do not exist here.
 -- p_steps and the bounds are those of walk_objects; p_include: the fields of objects and edges. p_options: branch,
--- phased, depth, time, edges_per_node, max_nodes, max_edges, dedupe (node, edge or path: which paths and edges to
--- return), distinct (only edges by which a node was first reached), paths (whether to return them) and max_paths.
+-- phased, depth, time, as_of, edges_per_node, max_nodes, max_edges, dedupe (node, edge or path: which paths and edges
+-- to return), distinct (only edges by which a node was first reached), paths (whether to return them) and max_paths.
 -- Runs with the rights of its caller, in a scope that is set.
 CREATE OR REPLACE FUNCTION expand_objects(
     p_tenant text, p_project text, p_roots uuid[], p_steps jsonb, p_include jsonb, p_options jsonb)
@@ -31,10 +31,13 @@ DECLARE
     v_total bigint;
 BEGIN
     SELECT * INTO o FROM jsonb_to_record(p_options) AS x(
-        branch text, phased boolean, depth int, "time" timestamptz, max_edges int, dedupe text, "distinct" boolean,
-        paths boolean, max_paths int);
+        branch text, phased boolean, depth int, "time" timestamptz, as_of timestamptz, max_edges int, dedupe text,
+        "distinct" boolean, paths boolean, max_paths int);
+    IF o.as_of IS NOT NULL THEN
+        PERFORM check_as_of(p_tenant, p_project, o.as_of);
+    END IF;
     b := walk_branches(p_tenant, p_project, o.branch);
-    c := check_expansion(p_tenant, b.objects, b.relationships, p_roots, p_steps, o.time);
+    c := check_expansion(p_tenant, b.objects, b.relationships, p_roots, p_steps, o.time, o.as_of);
     problem := c.problem;
     detail := c.detail;
     missing := c.missing;
@@ -65,7 +68,7 @@ BEGIN
         expand_edge_query(
             p_tenant, b.relationships, p_include -> 'edge',
             CASE WHEN o.distinct THEN 'first' WHEN o.dedupe = 'path' THEN 'path' ELSE 'all' END,
-            CASE WHEN cardinality(w.edges) > o.max_edges THEN o.max_edges END))
+            CASE WHEN cardinality(w.edges) > o.max_edges THEN o.max_edges END, o.as_of))
     INTO edges, edge_count, v_total, v_from_ids, v_to_ids
     USING w.edges, w.from_ids, w.to_ids, w.forwards, w.types, w.weights, w.levels, w.links, v_from_ids, v_to_ids;
     IF v_total > edge_count THEN

@@ -1,7 +1,7 @@
 -- Return one page of a walk in one row: nodes by depth and id as JSON text, and with each node the edges whose other
--- end comes before it. p_options: branch, depth, max_nodes, max_edges, after_depth and after_id (the page begins after
--- that node, or with `backward` ends before it; NULL: the first page, or the last), backward and limit. starts and
--- ends: the positions of the page among all nodes, from 0. problem: object_not_found when no root exists here. Runs
+-- end comes before it. p_options: branch, depth, as_of, max_nodes, max_edges, after_depth and after_id (the page begins
+-- after that node, or with `backward` ends before it; NULL: the first page, or the last), backward and limit. starts
+-- and ends: the positions of the page among all nodes, from 0. problem: object_not_found when no root exists here. Runs
 -- with the rights of its caller, in a scope that is set.
 CREATE OR REPLACE FUNCTION traverse_objects(
     p_tenant text, p_project text, p_roots uuid[], p_steps jsonb, p_options jsonb)
@@ -27,10 +27,14 @@ DECLARE
     v_to int;
 BEGIN
     SELECT * INTO o FROM jsonb_to_record(p_options) AS x(
-        branch text, depth int, max_edges int, after_depth int, after_id uuid, backward boolean, "limit" int);
+        branch text, depth int, as_of timestamptz, max_edges int, after_depth int, after_id uuid, backward boolean,
+        "limit" int);
+    IF o.as_of IS NOT NULL THEN
+        PERFORM check_as_of(p_tenant, p_project, o.as_of);
+    END IF;
     b := walk_branches(p_tenant, p_project, o.branch);
     v_roots := ARRAY(
-        SELECT DISTINCT f.canonical_id FROM find_roots(p_tenant, b.objects, p_roots, NULL) f ORDER BY 1);
+        SELECT DISTINCT f.canonical_id FROM find_roots(p_tenant, b.objects, p_roots, NULL, o.as_of) f ORDER BY 1);
     IF v_roots = '{}' THEN
         problem := 'object_not_found';
         RETURN NEXT;

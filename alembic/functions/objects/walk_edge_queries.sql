@@ -1,9 +1,10 @@
 -- Return the two statements by which a walk follows edges from the nodes $1: `follow` returns the heaviest
 -- p_edges_per_node of each, p_limit in all, and `beyond` whether one of the nodes has more. NULL where there is no
--- branch to look in. Every value of a caller in them is a quoted literal.
+-- branch to look in. p_as_of: follow edges as they were recorded then. Every value of a caller in them is a quoted
+-- literal.
 CREATE OR REPLACE FUNCTION walk_edge_queries(
-    p_tenant text, p_branches uuid[], p_step jsonb, p_time timestamptz, p_edges_per_node int, p_limit int,
-    OUT follow text, OUT beyond text)
+    p_tenant text, p_branches uuid[], p_step jsonb, p_time timestamptz, p_as_of timestamptz,
+    p_edges_per_node int, p_limit int, OUT follow text, OUT beyond text)
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
@@ -23,16 +24,15 @@ BEGIN
         IF v_direction <> 'in' THEN
             v_parts := v_parts || format(
                 '(SELECT x.canonical_id, x.dst_id AS to_id, true AS forward, x.type, x.weight '
-                'FROM graph_relationships x WHERE x.tenant_id = %L AND x.branch_id = %L AND x.src_id = f.id '
-                'AND x.deleted_at IS NULL%s ORDER BY x.weight DESC NULLS LAST, x.canonical_id DESC LIMIT %s)',
-                p_tenant, v_branch, v_clause, p_edges_per_node + 1);
+                'FROM %s AND x.deleted_at IS NULL%s ORDER BY x.weight DESC NULLS LAST, x.canonical_id DESC LIMIT %s)',
+                edge_source(p_tenant, v_branch, 'src_id', p_as_of), v_clause, p_edges_per_node + 1);
         END IF;
         IF v_direction <> 'out' THEN
             v_parts := v_parts || format(
                 '(SELECT x.canonical_id, x.src_id AS to_id, false AS forward, x.type, x.weight '
-                'FROM graph_relationships x WHERE x.tenant_id = %L AND x.branch_id = %L AND x.dst_id = f.id '
-                'AND x.deleted_at IS NULL%s%s ORDER BY x.weight DESC NULLS LAST, x.canonical_id DESC LIMIT %s)',
-                p_tenant, v_branch, v_clause,
+                'FROM %s AND x.deleted_at IS NULL%s%s '
+                'ORDER BY x.weight DESC NULLS LAST, x.canonical_id DESC LIMIT %s)',
+                edge_source(p_tenant, v_branch, 'dst_id', p_as_of), v_clause,
                 CASE WHEN v_direction = 'both' THEN ' AND x.src_id <> x.dst_id' ELSE '' END, p_edges_per_node + 1);
         END IF;
     END LOOP;

@@ -1,6 +1,6 @@
 -- Walk the graph of objects level by level from some roots, and return the nodes reached and the edges followed.
 -- p_steps: what may be followed and reached, one step for all levels or, with `phased`, one for each level, which then
--- starts from all nodes that the level before has reached. p_bounds: phased, depth, time, edges_per_node (the
+-- starts from all nodes that the level before has reached. p_bounds: phased, depth, time, as_of, edges_per_node (the
 -- heaviest), max_nodes (the lowest ids of a level; reaching it ends the walk), max_edges (exceeding it ends the walk
 -- after that level), filter_roots (whether roots have to pass the filters) and parents (whether to return them).
 -- p_fields: the fields of the JSON fragments. Nodes are ordered by depth and id; parents and links are the node and the
@@ -41,15 +41,15 @@ DECLARE
     c_level_edges CONSTANT int := 1000000;
 BEGIN
     SELECT * INTO b FROM jsonb_to_record(p_bounds) AS x(
-        phased boolean, filter_roots boolean, depth int, "time" timestamptz, edges_per_node int, max_nodes int,
-        max_edges int, parents boolean);
+        phased boolean, filter_roots boolean, depth int, "time" timestamptz, as_of timestamptz, edges_per_node int,
+        max_nodes int, max_edges int, parents boolean);
     nodes := '{}'; depths := '{}'; fragments := '{}'; parents := '{}'; links := '{}';
     edges := '{}'; from_ids := '{}'; to_ids := '{}'; forwards := '{}'; types := '{}'; weights := '{}'; levels := '{}';
     FOR v_level IN 0 .. b.depth LOOP
         IF v_level <= 1 OR b.phased THEN
             v_step := p_steps -> CASE WHEN b.phased AND v_level > 0 THEN v_level - 1 ELSE 0 END;
             v_node_query := walk_node_query(
-                p_tenant, p_object_branches, v_step, b.time, v_level > 0 OR b.filter_roots, p_fields);
+                p_tenant, p_object_branches, v_step, b.time, b.as_of, v_level > 0 OR b.filter_roots, p_fields);
         END IF;
         IF v_level = 0 THEN
             n := reach_nodes(v_node_query, nodes, p_roots, false, 0, b.max_nodes, v_slice, v_bytes);
@@ -58,7 +58,7 @@ BEGIN
         ELSE
             IF v_level = 1 OR b.phased THEN
                 q := walk_edge_queries(
-                    p_tenant, p_relationship_branches, v_step, b.time, b.edges_per_node, c_level_edges + 1);
+                    p_tenant, p_relationship_branches, v_step, b.time, b.as_of, b.edges_per_node, c_level_edges + 1);
             END IF;
             EXIT WHEN q.follow IS NULL;
             e := follow_edges(q.follow, q.beyond, n.front, b.edges_per_node);

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest, NotFound
+from app.facts.as_of import look_back
 from app.inputs import as_utc
 from app.objects.traversal import queries
 from app.objects.traversal.filters import Predicate, read_filter
@@ -38,8 +39,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def expand_context(who: Principal, request: ExpandRequest) -> ReadContext:
-    """Return the context of an expansion, at the time that it asks for."""
-    return ReadContext.of(who, valid_at=None if request.time is None else as_utc(request.time, "time"))
+    """Return the context of an expansion, at the times that it asks for."""
+    return ReadContext.of(
+        who,
+        valid_at=None if request.time is None else as_utc(request.time, "time"),
+        as_of=None if request.as_of is None else as_utc(request.as_of, "asOf"),
+        held=False,
+    )
 
 
 async def expand(db: Database, context: ReadContext, *, request: ExpandRequest, cap: int) -> bytes:
@@ -54,7 +60,7 @@ async def expand(db: Database, context: ReadContext, *, request: ExpandRequest, 
             details={"asked": request.limit_nodes * depth, "cap": cap},
         )
     started = time.perf_counter()
-    (row,) = await db.query(context.who, queries.EXPAND_OBJECTS, _parameters(context, request, steps, depth))
+    (row,) = await look_back(db, context.who, queries.EXPAND_OBJECTS, _parameters(context, request, steps, depth))
     milliseconds = round((time.perf_counter() - started) * 1000, 1)
     _raise_problem(row)
     _observe(row, milliseconds)
@@ -104,6 +110,7 @@ def _parameters(context: ReadContext, request: ExpandRequest, steps: list[Step],
         "phased": request.phases is not None,
         "depth": depth,
         "time": context.valid_at,
+        "as_of": context.as_of,
         "edges_per_node": request.limit_edges_per_node or request.limit_edges,
         "max_nodes": request.limit_nodes,
         "max_edges": request.limit_edges,

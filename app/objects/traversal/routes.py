@@ -10,7 +10,7 @@ from app.objects.traversal.expand import expand as expand_objects
 from app.objects.traversal.expand import expand_context
 from app.objects.traversal.schemas import ExpandRead, ExpandRequest, TraverseRead, TraverseRequest
 from app.objects.traversal.traverse import traverse as traverse_objects
-from app.read_context import ReadContext
+from app.objects.traversal.traverse import traverse_context
 from app.web.auth import Access
 from app.web.requests import Cursors, Db, Who
 
@@ -44,7 +44,7 @@ async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandR
     equals, notEquals, greaterThan, greaterThanOrEqual, lessThan, lessThanOrEqual (=, ==, !=, >, >=, <, <=), contains,
     startsWith, endsWith, in, notIn, exists. Numbers are only compared with numbers and strings with strings, byte by
     byte; a missing value equals nothing. With `time` only objects in effect and relationships valid at that time are
-    found, including roots."""
+    found, including roots. With `asOf` the walk is over what was recorded then."""
     body = await expand_objects(db, expand_context(who, data), request=data, cap=expand_cap)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
 
@@ -54,8 +54,9 @@ async def traverse(db: Db, who: Who, cursors: Cursors, data: JSONBody[TraverseRe
     """Walks level by level from the roots and returns nodes ordered by depth and id, one page at a time. Filters apply
     to roots too; a node that fails one is neither returned nor followed. max_nodes keeps the lowest ids of a level,
     max_edges the nearest edges; when one of them leaves something out, `truncated` is true and the walk ends there.
-    Each page walks again: writes between two pages may move nodes."""
-    body = await traverse_objects(db, ReadContext.of(who), request=data, cursors=cursors)
+    Each page walks again: writes between two pages may move nodes, except with `as_of`, which walks over what was
+    recorded then."""
+    body = await traverse_objects(db, traverse_context(who, data), request=data, cursors=cursors)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
 
 

@@ -73,6 +73,8 @@ class ExpandRequest(Create, frozen=True, kw_only=True, rename="camel"):
     return_paths: bool = False
     time: Moment | None = None
     """Only what is in effect and valid at this time."""
+    as_of: Moment | None = None
+    """What was recorded at this time (needs scope history:as_of); not before the project's as_of_floor."""
     phases: Annotated[list[Phase], Meta(min_length=1, max_length=6)] | None = None
     """Hops of their own, one after the other."""
 
@@ -153,6 +155,8 @@ class TraverseRequest(Create, frozen=True, kw_only=True):
     """Only objects with at least one of these labels, roots included."""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     """Nodes a page."""
+    as_of: Moment | None = None
+    """What was recorded at this time (needs scope history:as_of); not before the project's as_of_floor."""
     cursor: Annotated[str, Meta(max_length=MAX_CURSOR_LENGTH)] | None = None
     """`next_cursor` or `previous_cursor` of another page of the same walk; good for 300 seconds."""
     page_direction: Literal["forward", "backward"] = "forward"

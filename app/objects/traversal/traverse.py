@@ -8,6 +8,8 @@ import structlog
 
 from app.access import Principal, require_project
 from app.db.database import Database, Row
+from app.facts.as_of import look_back
+from app.inputs import as_utc
 from app.objects.traversal import queries
 from app.objects.traversal.expand import Step, roots_not_found
 from app.objects.traversal.schemas import TraverseRequest
@@ -34,9 +36,9 @@ class _PageInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 async def traverse(db: Database, context: ReadContext, *, request: TraverseRequest, cursors: CursorSigner) -> bytes:
     """Return one page as an encoded TraverseRead; raise NotFound when no root exists."""
-    page = open_page(cursors, context.who, request)
+    page = open_page(cursors, context, request)
     started = time.perf_counter()
-    (row,) = await db.query(context.who, queries.TRAVERSE_OBJECTS, _parameters(context, request, page))
+    (row,) = await look_back(db, context.who, queries.TRAVERSE_OBJECTS, _parameters(context, request, page))
     milliseconds = round((time.perf_counter() - started) * 1000, 1)
     if row["problem"] is not None:
         raise roots_not_found("root_ids")
@@ -48,14 +50,19 @@ async def traverse(db: Database, context: ReadContext, *, request: TraverseReque
     return head.encode() + msgspec.json.encode(info)[1:]
 
 
-def open_page(cursors: CursorSigner, who: Principal, request: TraverseRequest) -> Page:
+def traverse_context(who: Principal, request: TraverseRequest) -> ReadContext:
+    """Return the context of a walk, at the time that it asks for."""
+    return ReadContext.of(who, as_of=None if request.as_of is None else as_utc(request.as_of, "as_of"), held=False)
+
+
+def open_page(cursors: CursorSigner, context: ReadContext, request: TraverseRequest) -> Page:
     """Return the requested page; raise CursorInvalid when the cursor belongs to another walk."""
     binding = {
         name: getattr(request, name)
         for name in ("direction", "max_depth", "max_nodes", "max_edges", "relationship_types", "object_types", "labels")
     }
-    roots = sorted({str(root) for root in request.root_ids})
-    return Page(cursors, who, "traverse", limit=request.limit, cursor=request.cursor, roots=roots, **binding)
+    binding |= {"roots": sorted({str(root) for root in request.root_ids}), "as_of": context.as_of}
+    return Page(cursors, context.who, "traverse", limit=request.limit, cursor=request.cursor, **binding)
 
 
 def _parameters(context: ReadContext, request: TraverseRequest, page: Page) -> dict[str, Any]:
@@ -71,6 +78,7 @@ def _parameters(context: ReadContext, request: TraverseRequest, page: Page) -> d
     options = {
         "branch": context.branch,
         "depth": request.max_depth,
+        "as_of": context.as_of,
         "max_nodes": request.max_nodes,
         "max_edges": request.max_edges,
         "after_depth": after_depth,
