@@ -1,8 +1,10 @@
 """The caller of a use case: who they are, what they may do, and the ids and secrets of their keys."""
 
 import hashlib
+import re
 import secrets
 from typing import Any, Literal, Protocol, Self
+from uuid import UUID
 
 import msgspec
 import uuid_utils
@@ -33,6 +35,7 @@ Kind = Literal["agent", "admin", "platform"]
 # The kinds of requests that rate limits count separately.
 Work = Literal["read", "write", "admin", "expand"]
 
+KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
 PLATFORM_KEY_ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -83,6 +86,12 @@ def hash_secret(secret: str) -> bytes:
 def format_key(key_id: str, secret: str) -> str:
     """Return the key as its holder sends it."""
     return f"pk_{key_id.replace('-', '')}_{secret}"
+
+
+def parse_key(key: str) -> tuple[str, str] | None:
+    """Return the id and the secret of a key, or None when it does not have the form of one."""
+    match = KEY_FORM.match(key)
+    return None if match is None else (str(UUID(match[1])), match[2])
 
 
 def require_project(who: Principal) -> str:

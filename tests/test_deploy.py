@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
 from app import __version__
 from app.config import ENVIRONMENT_VARIABLES, read_settings
-from tests.conftest import TestDatabase, as_url
-from tests.service import free_port, palimpsest, spawn, stop, wait_until_ready
+from tests.conftest import PLATFORM_KEY, TestDatabase, as_url
+from tests.service import RunningService, free_port, palimpsest, spawn, stop, wait_until_ready
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -33,6 +36,8 @@ SECRET_VARIABLES = {
 }
 
 TOKEN = "a-token-of-the-tests-0123456789"
+
+FIRST_KEYS = "palimpsest-first-keys"
 
 Document = dict[str, Any]
 
@@ -63,13 +68,18 @@ def pods() -> dict[str, Document]:
     }
 
 
-def containers() -> list[tuple[str, Document, Document]]:
+def all_containers() -> list[tuple[str, Document, Document]]:
     """Every container with its workload's name and its pod spec."""
     return [
         (name, pod, container)
         for name, pod in pods().items()
         for container in [*pod.get("initContainers", []), *pod["containers"]]
     ]
+
+
+def containers() -> list[tuple[str, Document, Document]]:
+    """The containers of the service, without those of jobs that are added by choice."""
+    return [found for found in all_containers() if found[0] != FIRST_KEYS]
 
 
 def services() -> dict[str, Document]:
@@ -88,7 +98,7 @@ def images() -> list[str]:
     (kustomization,) = documents(KUBERNETES / "kustomization.yaml")
     dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     return [
-        *(container["image"] for _, _, container in containers()),
+        *(container["image"] for _, _, container in all_containers()),
         *(service["image"] for service in services().values()),
         *(f"{image['newName']}:{image['newTag']}" for image in kustomization["images"]),
         *re.findall(r"^FROM (\S+)", dockerfile, flags=re.MULTILINE),
@@ -97,7 +107,7 @@ def images() -> list[str]:
 
 def test_the_workloads_are_the_expected_ones() -> None:
     assert {path.name for path in YAML_FILES} >= {"compose.yaml", "kustomization.yaml", "secret.example.yaml"}
-    assert set(pods()) == {"palimpsest-api", "palimpsest-worker", "palimpsest-migrate"}
+    assert set(pods()) == {"palimpsest-api", "palimpsest-worker", "palimpsest-migrate", FIRST_KEYS}
     assert set(own_services()) == {"api", "worker", "migrate"}
     commands = {name: container["args"] for name, _, container in containers()}
     assert commands == {
@@ -116,7 +126,7 @@ def test_every_yaml_file_parses_into_objects(path: Path) -> None:
 
 
 def test_every_pod_is_confined() -> None:
-    for name, pod, container in containers():
+    for name, pod, container in all_containers():
         context = {**pod.get("securityContext", {}), **container.get("securityContext", {})}
         assert context["runAsNonRoot"] is True, name
         assert context["runAsUser"] == 10001, name
@@ -162,7 +172,7 @@ def test_no_image_is_latest_and_ours_carries_the_version_of_the_project() -> Non
 def test_every_variable_is_one_the_service_knows() -> None:
     used = {entry["name"] for _, _, container in containers() for entry in container.get("env", [])}
     used |= {name for document in manifests("ConfigMap") for name in document["data"]}
-    used |= {name for document in manifests("Secret") for name in document["stringData"]}
+    used |= {name for document in manifests("Secret") for name in document["stringData"]} - {"FIRST_ADMIN_KEY"}
     used |= {name for service in own_services().values() for name in service["environment"]}
     used |= {name for names in offered_secrets().values() for name in names}
     assert used
@@ -215,7 +225,8 @@ def test_every_setting_reaches_every_process_that_reads_it_in_compose() -> None:
             assert not value.endswith(":-}"), f"{name}: an empty {variable} would hide the one in settings.env"
     assert {name for name, service in own_services().items() if "PLATFORM_KEY" in service["environment"]} == {"api"}
     ignored = (DEPLOY / ".gitignore").read_text(encoding="utf-8").splitlines()
-    assert {".env", "settings.env", "kubernetes/secret.yaml"} <= set(ignored)
+    secrets = {"kubernetes/secret.yaml", "kubernetes/components/first-keys/secret.yaml"}
+    assert {".env", "settings.env", *secrets} <= set(ignored)
 
 
 def environment_of(workload: str, secrets: dict[str, dict[str, str]], **changes: str) -> dict[str, str]:
@@ -272,12 +283,12 @@ def test_the_commands_and_settings_of_the_manifests_run(
 
 def test_secrets_only_come_from_secret_keys() -> None:
     offered = {(secret["metadata"]["name"], key) for secret in manifests("Secret") for key in secret["stringData"]}
-    for name, _, container in containers():
+    for name, _, container in all_containers():
         for source in container.get("envFrom", []):
             assert set(source) <= {"configMapRef", "secretRef"}, name
             assert source.get("secretRef", {}).get("name") != "palimpsest-migration", name
         for entry in container.get("env", []):
-            if entry["name"] in SECRET_VARIABLES:
+            if entry["name"] in SECRET_VARIABLES | {"FIRST_ADMIN_KEY"}:
                 assert set(entry) == {"name", "valueFrom"}, (name, entry["name"])
                 assert set(entry["valueFrom"]) == {"secretKeyRef"}, (name, entry["name"])
             reference = entry.get("valueFrom", {}).get("secretKeyRef")
@@ -508,3 +519,95 @@ def test_kubectl_builds_the_kustomization(tmp_path: Path, component: str | None)
     if component is not None:
         assert patched_settings(folder / "components" / component).items() <= configuration["data"].items()
     assert {document["kind"] for document in objects} >= {"ConfigMap", "Deployment", "Job", "NetworkPolicy", "Service"}
+
+
+def section(heading: str) -> str:
+    """The text of a section of the instructions."""
+    text = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    return text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def shell(script: str, **variables: str) -> str:
+    """Run lines of the instructions and return what they print."""
+    environment = {"PATH": os.environ["PATH"], **variables}
+    ran = subprocess.run(
+        ["bash", "-eu", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def first_key_commands(tenant: str = "acme") -> list[list[str]]:
+    """The command lines of the job for a tenant, in the order in which Kubernetes runs them."""
+    return [
+        [argument.replace("acme", tenant) for argument in container["args"]]
+        for name, _, container in all_containers()
+        if name == FIRST_KEYS
+    ]
+
+
+def made_key() -> str:
+    """A key as the instructions make it."""
+    (line,) = [line for line in section("First keys").splitlines() if line.startswith("printf 'pk_")]
+    return shell(line).strip()
+
+
+def test_the_job_creates_the_key_of_a_secret_and_prints_none(
+    database: TestDatabase, service: RunningService, as_key: Callable[..., httpx.Client]
+) -> None:
+    key = made_key()
+    environment = {"DATABASE_URL": database.url("app"), "FIRST_ADMIN_KEY": key}
+    for state in ("created", "already exists"):
+        ran = [palimpsest(*command, **environment) for command in first_key_commands("manifests")]
+        assert [item.returncode for item in ran] == [0, 0, 0], [item.stderr for item in ran]
+        output = "".join(item.stdout + item.stderr for item in ran)
+        assert output.count(state) == 3
+        assert key.rpartition("_")[2] not in output
+    admin = as_key(key, "web")
+    me = admin.get("/v1/whoami").json()
+    assert (me["tenant_id"], me["project_id"], me["kind"]) == ("manifests", "web", "admin")
+    issued = admin.post("/v1/admin/keys", json={"kind": "agent", "agent_id": "robin", "project_id": "web"})
+    assert issued.status_code == 201
+    assert as_key(issued.json()["key"]).post("/v1/notes", json={"content": "Tea is kept."}).status_code == 201
+    with psycopg.connect(database.superuser) as connection:
+        logged = connection.execute(
+            "SELECT count(*) FROM audit_log WHERE tenant_id = 'manifests' AND event_type = 'key_issue'"
+        ).fetchone()
+    assert logged == (2,), "the job's key and the agent's, each once"
+    assert key not in service.output()
+
+
+def test_a_job_refuses_keys_that_are_not_its_own(database: TestDatabase) -> None:
+    create = first_key_commands()[-1]
+    url = database.url("app")
+    for tenant in ("acme", "other"):
+        assert palimpsest("tenants", "create", tenant, DATABASE_URL=url).returncode == 0
+    key, another = made_key(), made_key()
+    assert palimpsest(*create, DATABASE_URL=url, FIRST_ADMIN_KEY=key).returncode == 0
+    elsewhere = first_key_commands("other")[-1]
+    same_id = key.rpartition("_")[0] + "_" + another.rpartition("_")[2]
+    typed = f"pk_{'0' * 31}1_{'a' * 43}"
+    for command, given, code in (
+        (elsewhere, key, "key_id_taken"),
+        (elsewhere, same_id, "key_id_taken"),
+        (create, same_id, "key_id_taken"),
+        (create, typed, "invalid_key"),
+        (create, "pk_CHANGE-ME", "invalid_key"),
+        (create, "", "FIRST_ADMIN_KEY is not set"),
+        (["keys", "create", "--kind", "platform", "--from-env", "FIRST_ADMIN_KEY"], key, "PLATFORM_KEY"),
+    ):
+        refused = palimpsest(*command, DATABASE_URL=url, FIRST_ADMIN_KEY=given)
+        assert refused.returncode != 0, given
+        assert code in refused.stderr
+        assert not given or given.rpartition("_")[2] not in refused.stdout + refused.stderr
+    assert palimpsest("keys", "revoke", key, DATABASE_URL=url).returncode == 0
+    assert "key_revoked" in palimpsest(*create, DATABASE_URL=url, FIRST_ADMIN_KEY=key).stderr
+
+
+def test_first_keys_are_created_over_http_as_described(service: RunningService) -> None:
+    lines = [line for line in section("First keys").splitlines() if line.startswith("curl ")]
+    printed = shell("\necho\n".join(lines), URL=service.url, PLATFORM_KEY=PLATFORM_KEY)
+    key = json.loads(printed.splitlines()[-1])["key"]
+    headers = {"Authorization": f"Bearer {key}", "X-Project-Id": "web"}
+    me = httpx.get(f"{service.url}/v1/whoami", headers=headers, timeout=30).json()
+    assert (me["tenant_id"], me["project_id"], me["kind"]) == ("acme", "web", "admin")

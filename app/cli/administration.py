@@ -65,6 +65,13 @@ async def create_key(db: Database, data: KeyCreate) -> KeyIssued:
         return (await keys.create_key(session, PLATFORM, data=data)).value
 
 
+async def register_key(db: Database, data: KeyCreate, key: str) -> dict[str, Any]:
+    """Store a key that was made elsewhere, and return its id and whether it is new."""
+    async with db.tenant(acting_scope(PLATFORM, data.tenant_id)) as session:
+        stored = await keys.register_key(session, PLATFORM, data=data, key=key)
+    return {"key_id": str(stored.value), "tenant_id": data.tenant_id, "created": stored.created}
+
+
 def _signer() -> CursorSigner:
     # These cursors never leave the process, so any secret works.
     return CursorSigner(new_secret().encode())

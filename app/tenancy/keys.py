@@ -1,6 +1,7 @@
 """API keys: issue, list, rotate, revoke, and record when each was last used."""
 
 import asyncio
+import hmac
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,18 @@ import psycopg
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.access import AGENT_SCOPES, SCOPES, Principal, Work, acting_scope, format_key, hash_secret, new_id, new_secret
+from app.access import (
+    AGENT_SCOPES,
+    SCOPES,
+    Principal,
+    Work,
+    acting_scope,
+    format_key,
+    hash_secret,
+    new_id,
+    new_secret,
+    parse_key,
+)
 from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.db.scope import CROSS_PROJECT, Scope
@@ -25,6 +37,8 @@ from app.tenancy.schemas import KeyCreate, KeyIssued, KeyList, KeyRead, KeyRotat
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 FLUSH_SECONDS = 30.0
+# A random id or secret has this many different characters, one that somebody typed often has not.
+FEWEST_CHARACTERS = 8
 
 
 def whoami(who: Principal) -> Whoami:
@@ -48,10 +62,40 @@ async def create_key(
         _check_rate_limits(data.rate_limits, limits or {})
     row = _new_row(who, data, acting_scope(who, data.tenant_id).tenant_id)
     secret = new_secret()
+    await _insert_key(session, who, row, secret)
+    return Outcome(_issued(row, row["tenant_id"], secret))
+
+
+async def register_key(session: Session, who: Principal, *, data: KeyCreate, key: str) -> Outcome[UUID]:
+    """Store a key that was made elsewhere, for the command line alone; the same key again changes nothing.
+
+    Raises BadRequest when it is no key or not a random one, and Conflict when its id is in use or it was revoked.
+    """
+    parsed = parse_key(key)
+    if parsed is None:
+        raise BadRequest("key: expected pk_, 32 hexadecimal digits, _ and 43 letters or digits.", code="invalid_key")
+    key_id, secret = parsed
+    if min(len(set(key_id)), len(set(secret))) < FEWEST_CHARACTERS:
+        raise BadRequest("key: it is not random; make it with openssl rand.", code="invalid_key")
+    tenant_id = acting_scope(who, data.tenant_id).tenant_id
+    row = {**_new_row(who, data, tenant_id), "key_id": key_id}
+    found = await queries.lock_key(session, tenant_id=tenant_id, key_id=key_id)
+    if found is None:
+        if await queries.is_key_id_used(session, key_id=key_id):
+            raise _key_id_taken()
+        await _insert_key(session, who, row, secret)
+        return Outcome(UUID(key_id))
+    if not hmac.compare_digest(found["secret_hash"], hash_secret(secret)):
+        raise _key_id_taken()
+    if found["revoked_at"] is not None:
+        raise Conflict("This key was revoked; make a new one.", code="key_revoked")
+    return Outcome(UUID(key_id), created=False)
+
+
+async def _insert_key(session: Session, who: Principal, row: dict[str, Any], secret: str) -> None:
     await queries.insert_key(session, row={**row, "secret_hash": hash_secret(secret)})
     details = {"issued": row["key_id"], "kind": row["kind"], "project_id": row["project_id"]}
     await audit.record(session, "key_issue", key_id=who.key_id, **details)
-    return Outcome(_issued(row, row["tenant_id"], secret))
 
 
 def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
@@ -188,6 +232,10 @@ async def replace_platform_key(owner: Database) -> dict[str, Any]:
             session, key_id=key_id, secret_hash=hash_secret(secret), now=datetime.now(UTC)
         )
     return {"key": format_key(key_id, secret), "key_id": key_id, "kind": "platform"}
+
+
+def _key_id_taken() -> Conflict:
+    return Conflict("Another key has this id; make a new one.", code="key_id_taken")
 
 
 def _key_not_found() -> NotFound:

@@ -16,6 +16,8 @@ from app.tenancy.tables import api_keys, garden_members, gardens, platform_keys,
 LIST_TENANTS = "SELECT * FROM list_tenants(%s, %s)"
 # Create the branch `main` of a project, or of the tenant itself, where it is missing.
 MAIN_BRANCH = text("SELECT ensure_main_branch(:project)")
+# Whether any key of the installation has an id.
+KEY_ID_EXISTS = text("SELECT key_id_exists(CAST(:key_id AS uuid)) AS found")
 
 KEY_COLUMNS = [
     api_keys.c[name]
@@ -109,6 +111,12 @@ async def insert_key(session: Session, *, row: dict[str, Any]) -> None:
                 f"project_id: there is no project {row['project_id']}.", code="project_not_found"
             ) from problem
         raise NotFound(f"tenant_id: there is no tenant {row['tenant_id']}.", code="tenant_not_found") from problem
+
+
+async def is_key_id_used(session: Session, *, key_id: str) -> bool:
+    """Return whether any key of the installation has this id."""
+    row = await session.row(KEY_ID_EXISTS, {"key_id": key_id})
+    return row is not None and row["found"]
 
 
 async def insert_platform_key(session: Session, *, key_id: str, secret_hash: bytes, now: datetime) -> None:

@@ -11,15 +11,13 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import PLATFORM_KEY_ID, Kind, Principal, Work, hash_secret, require_project
+from app.access import PLATFORM_KEY_ID, Kind, Principal, Work, hash_secret, parse_key, require_project
 from app.db.database import Database, Row
 from app.db.scope import ScopedFunction
 from app.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from app.web import queries
 
 PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
-
-KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
 _NO_LIMITS: dict[str, int] = {}
 
 
@@ -67,10 +65,8 @@ def parse_credentials(authorization: str | None, project: str | None) -> Credent
             "X-Project-Id: not a project id; use a-z, 0-9, _ and -, at most 63 characters.", code="invalid_project"
         )
     token = token.strip()
-    match = KEY_FORM.match(token)
-    if match is None:
-        return Credentials(PLATFORM_KEY_ID, token, project_id)
-    return Credentials(str(UUID(match[1])), match[2], project_id)
+    key_id, secret = parse_key(token) or (PLATFORM_KEY_ID, token)
+    return Credentials(key_id, secret, project_id)
 
 
 class Authenticator:
@@ -78,12 +74,9 @@ class Authenticator:
 
     def __init__(self, db: Database, platform_key: str | None) -> None:
         self._db = db
-        self._platform_hash = hash_secret(platform_key) if platform_key else None
-        match = KEY_FORM.match(platform_key or "")
         # A platform key may have the form of other keys; then its id and secret are compared.
-        self._platform_id = str(UUID(match[1])) if match else PLATFORM_KEY_ID
-        if match:
-            self._platform_hash = hash_secret(match[2])
+        self._platform_id, secret = parse_key(platform_key or "") or (PLATFORM_KEY_ID, platform_key)
+        self._platform_hash = hash_secret(secret) if secret else None
 
     def platform(self, credentials: Credentials) -> Principal | None:
         """Return the platform principal when the credentials are the PLATFORM_KEY of the environment."""

@@ -1,6 +1,7 @@
 """`palimpsest keys`."""
 
 import argparse
+import os
 import re
 from datetime import datetime
 from typing import Any
@@ -32,6 +33,11 @@ def add_key_commands(commands: Any) -> None:
     create.add_argument("--scopes", metavar="a,b", help="comma-separated (default: all scopes of its kind)")
     create.add_argument("--name", default="", help="a display name")
     create.add_argument("--expires", metavar="TIME", help="ISO 8601 with a zone, such as 2030-01-01T00:00:00Z")
+    create.add_argument(
+        "--from-env",
+        metavar="NAME",
+        help="store the key that this environment variable holds, instead of a new one; only its id is printed",
+    )
     for work in LIMITED_WORK:
         create.add_argument(f"--limit-{work}", type=int, metavar="N", help=f"{work} requests a minute (0: no limit)")
     add_json_option(create)
@@ -59,6 +65,8 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
     if options.kind == "platform":
         if any((options.tenant, options.project, options.agent, options.scopes)):
             raise BadRequest("--kind platform: a platform key has no tenant, project, agent or scopes.")
+        if options.from_env:
+            raise BadRequest("--from-env: for a platform key, set PLATFORM_KEY for the service instead.")
         issued = run_as_owner(settings, replace_platform_key)
         return print_result(options, issued, issued["key"])
     if options.tenant is None:
@@ -77,6 +85,13 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
     if options.expires is not None:
         body["expires_at"] = _parse_time(options.expires)
     data = convert_options(body, KeyCreate)
+    if options.from_env:
+        key = os.environ.get(options.from_env, "").strip()
+        if not key:
+            raise BadRequest(f"--from-env: the environment variable {options.from_env} is not set.")
+        stored = run_on_database(settings, lambda db: admin.register_key(db, data, key))
+        state = "created" if stored["created"] else "already exists"
+        return print_result(options, stored, f"key {stored['key_id']} of tenant {options.tenant} {state}")
     issued = run_on_database(settings, lambda db: admin.create_key(db, data))
     return print_result(options, issued, issued.key)
 
