@@ -10,7 +10,7 @@ from app.db.database import Session
 EventType = Literal[
     "fact_write", "fact_read", "key_issue", "key_revoke", "key_rotation", "quarantine_admit", "quarantine_release",
     "quota_breach", "admin_action", "tombstone_issued", "tombstone_revoked", "rtbf_legal_hold_issued",
-    "erasure_completed", "object_write",
+    "erasure_completed", "object_write", "note_write", "document_write", "garden_write", "review_decide", "job_control",
 ]  # fmt: skip
 
 

@@ -60,8 +60,7 @@ class ChunkWriter:
 
     async def _delete(self, session: Session, links: list[Row]) -> None:
         owned = sorted({str(link["note_id"]) for link in links if link["owned"]})
-        project_id = self._document["project_id"]
-        await notes.delete_notes(session, self._job.scope, project_id=project_id, note_ids=owned, reason=REREAD)
+        await notes.delete_notes(session, self._job.scope, note_ids=owned, reason=REREAD, key_id="service")
 
     async def write_batch(self) -> None:
         """Write the next chunks in a transaction of their own."""

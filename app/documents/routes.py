@@ -116,12 +116,14 @@ async def delete_document(
     reason: Annotated[
         str | None, QueryParameter(max_length=500, description="Why the document is deleted; required.")
     ] = None,
+    force: Annotated[bool, QueryParameter(description="Delete it even if one of its notes is pinned.")] = False,
 ) -> None:
-    """Requires a reason. The notes created for the document are deleted with it and can be recovered for 30 days. A
-    job that is still reading the document stops."""
+    """Requires a reason. The notes created for the document are deleted with it, as `DELETE /v1/notes/{note_id}` does,
+    and can be recovered for 30 days. A job that is still reading the document stops. Returns 409 `note_pinned` when
+    one of the notes is pinned, unless `force`."""
     if not reason or not reason.strip():
         raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
-    await service.delete_document(db, who, document_id=document_id, reason=reason)
+    await service.delete_document(db, who, document_id=document_id, reason=reason, force=force)
 
 
 @post(

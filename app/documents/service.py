@@ -5,7 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from app.access import Principal, new_id, require_project
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.documents import queries
 from app.documents.fetcher import FetchRules
 from app.documents.schemas import (
@@ -139,16 +141,33 @@ async def list_chunks(db: Database, who: Principal, *, document_id: UUID, page: 
     return ChunkList(notes=chunks, next_cursor=next_cursor)
 
 
-async def delete_document(db: Database, who: Principal, *, document_id: UUID, reason: str) -> None:
-    """Delete a document and the notes created for it; a job that is reading it stops."""
+async def delete_document(db: Database, who: Principal, *, document_id: UUID, reason: str, force: bool) -> None:
+    """Delete a document and the notes created for it, as notes are deleted; a job that is reading it stops.
+
+    Raise Conflict when one of the notes is pinned, unless `force`.
+    """
     key = {"tenant_id": who.tenant_id, "document_id": str(document_id)}
-    async with db.tenant(who) as session:
-        document = await _lock(session, who, document_id)
-        # A document may have 100,000 notes.
-        await session.execute(queries.NO_TIMEOUT)
-        owned = await queries.list_owned_notes(session, **key)
-        await notes.delete_notes(session, who, project_id=document["project_id"], note_ids=owned, reason=reason)
-        await queries.update_document(session, **key, deleted_at=datetime.now(UTC), raw_content=None)
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            await _lock(session, who, document_id)
+            # A document may have 100,000 notes.
+            await session.execute(queries.NO_TIMEOUT)
+            owned = await queries.list_owned_notes(session, **key)
+            if not force:
+                await notes.require_unpinned(session, who, note_ids=owned)
+            gone = await notes.delete_notes(session, who, note_ids=owned, reason=reason, key_id=who.key_id)
+            await queries.update_document(session, **key, deleted_at=datetime.now(UTC), raw_content=None)
+            await audit.record(
+                session,
+                "document_write",
+                key_id=who.key_id,
+                action="delete",
+                document_id=str(document_id),
+                **gone.counts(),
+            )
+
+    await retried(write)
 
 
 async def retry_document(db: Database, who: Principal, *, document_id: UUID) -> DocumentRetried:

@@ -11,7 +11,6 @@ from app.db.database import Session
 from app.extraction import queries
 from app.extraction.contradictions import contradicts
 from app.extraction.decisions import Proposal
-from app.facts import retractions
 from app.notes.content import normalize_content
 from app.notes.derived_notes import (
     AppliedExtraction,
@@ -191,13 +190,10 @@ async def apply_change(
     reason: str,
     proposal: dict[str, Any],
 ) -> str | None:
-    """Update a note, or delete it and retract the facts that only it supports; return the code of why not, or None."""
+    """Update or delete a note; return None, or the code of why it cannot be done."""
     if action == "UPDATE":
         return await update_target(session, who, target, content=content, reason=reason, proposal=proposal)
-    refusal = await delete_target(session, who, target, reason=reason, proposal=proposal)
-    if refusal is None:
-        await retractions.retract_supported_only_by(session, who, note_id=target.note_id, reason=reason)
-    return refusal
+    return await delete_target(session, who, target, reason=reason, proposal=proposal)
 
 
 async def _create_review(session: Session, batch: ProposalBatch, proposal: Proposal) -> str:

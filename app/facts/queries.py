@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 
 from app.db.database import Session
 from app.facts.entities.queries import AS_OF_ALLOWED, BY_ID, BY_NAME
-from app.facts.tables import fact_closings
 from app.read_context import ReadContext
 
 # Set the scope and write facts in one round trip.
@@ -23,15 +22,6 @@ RETRACT_FACTS = text(
     "SELECT * FROM retract_facts(CAST(:facts AS uuid[]), CAST(:subject AS uuid), CAST(:predicate AS uuid), :scope, "
     ":reason, :admin, :key)"
 )
-# Facts whose only evidence is one note.
-SUPPORTED_ONLY_BY_NOTE = """
-    SELECT v.fact_id FROM graph_fact_evidence v
-    JOIN graph_facts f ON f.tenant_id = %(tenant)s AND f.fact_id = v.fact_id
-    WHERE v.tenant_id = %(tenant)s AND v.note_id = %(note)s::uuid AND f.project_id = %(project)s
-      AND f.retracted_at IS NULL AND NOT EXISTS (
-        SELECT FROM graph_fact_evidence o
-        JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = o.note_id AND n.deleted_at IS NULL
-        WHERE o.tenant_id = %(tenant)s AND o.fact_id = v.fact_id AND o.note_id <> v.note_id)"""
 # Change the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
 # Queue the rebuild of the cards that show these facts.
@@ -86,7 +76,8 @@ class FactFilter:
         return (
             f"coalesce({before}, CASE WHEN {fact}.retracted_at > {self.known_at} THEN ("  # noqa: S608
             "SELECT r.confidence_before FROM fact_retractions r WHERE r.tenant_id = %(tenant)s "
-            f"AND r.fact_id = {fact}.{self._key} ORDER BY r.retracted_at LIMIT 1) END, {fact}.confidence)"
+            f"AND r.fact_id = {fact}.{self._key} AND r.retracted_at > {self.known_at} "
+            f"ORDER BY r.retracted_at LIMIT 1) END, {fact}.confidence)"
         )
 
     @property
@@ -311,31 +302,30 @@ CHAIN = """
     (SELECT fact_id, 'newer' FROM newer LIMIT %(limit)s)"""
 
 
-# The links between facts of a chain, without the ids of hidden notes.
+# The links between facts of a chain, without the ids of hidden and deleted notes.
 SUPERSESSIONS = text(
     "SELECT x.from_fact_id, x.to_fact_id, n.note_id, x.effective_at, x.created_at FROM graph_fact_supersessions x "
     "LEFT JOIN memory_notes n ON n.tenant_id = :tenant AND n.note_id = x.note_id "
+    "AND n.deleted_at IS NULL "
     "WHERE x.tenant_id = :tenant AND x.from_fact_id = ANY (CAST(:facts AS uuid[])) "
     "AND x.to_fact_id = ANY (CAST(:facts AS uuid[])) ORDER BY x.created_at, x.effective_at, x.supersession_id"
 )
 
 
-# The notes that a fact cites and the caller may read.
+# The live notes that a fact cites and the caller may read.
 EVIDENCE = text(
     "SELECT v.note_id, v.created_at FROM graph_fact_evidence v "
     "JOIN memory_notes n ON n.tenant_id = :tenant AND n.note_id = v.note_id AND n.deleted_at IS NULL "
     "WHERE v.tenant_id = :tenant AND v.fact_id = CAST(:fact AS uuid) ORDER BY v.created_at, v.evidence_id"
 )
-
-
-def select_closings(*, tenant_id: str, fact_id: str) -> Any:
-    """Return the query for every change of a fact's end."""
-    c = fact_closings.c
-    return (
-        select(c.recorded_at, c.previous_valid_to)
-        .where(c.tenant_id == tenant_id, c.fact_id == fact_id)
-        .order_by(c.recorded_at)
-    )
+# Every change of a fact's end. Without the two closings for the time in which its notes were deleted, which its
+# retractions tell.
+CLOSINGS = text(
+    "SELECT c.recorded_at, c.previous_valid_to FROM fact_closings c "
+    "WHERE c.tenant_id = :tenant AND c.fact_id = CAST(:fact AS uuid) AND NOT EXISTS ("
+    "SELECT FROM fact_retractions r WHERE r.tenant_id = :tenant AND r.fact_id = c.fact_id "
+    "AND r.kind = 'note_deleted' AND c.recorded_at IN (r.retracted_at, r.restored_at)) ORDER BY c.recorded_at"
+)
 
 
 # The active legal holds on these entities in these scopes (NULL: any).
@@ -354,7 +344,7 @@ HOLDS = """
 
 # When and why a fact was retracted.
 RETRACTIONS = text(
-    "SELECT kind, reason, retracted_by, confidence_before, retracted_at FROM fact_retractions "
+    "SELECT kind, reason, retracted_by, confidence_before, retracted_at, restored_at FROM fact_retractions "
     "WHERE tenant_id = :tenant AND fact_id = CAST(:fact AS uuid) ORDER BY retracted_at"
 )
 

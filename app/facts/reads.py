@@ -207,9 +207,10 @@ async def get_history(db: Database, who: Principal, *, fact_id: UUID) -> FactHis
         # A link is only shown to callers who can see both of its facts.
         visible = [str(row["fact_id"]) for row in chain]
         supersessions = await session.rows(queries.SUPERSESSIONS, {"tenant": who.tenant_id, "facts": visible})
-        evidence = await session.rows(queries.EVIDENCE, {"tenant": who.tenant_id, "fact": str(fact_id)})
-        closings = await session.rows(queries.select_closings(tenant_id=who.tenant_id, fact_id=str(fact_id)))
-        retractions = await session.rows(queries.RETRACTIONS, {"tenant": who.tenant_id, "fact": str(fact_id)})
+        place = {"tenant": who.tenant_id, "fact": str(fact_id)}
+        evidence = await session.rows(queries.EVIDENCE, place)
+        closings = await session.rows(queries.CLOSINGS, place)
+        retractions = await session.rows(queries.RETRACTIONS, place)
     return FactHistory(
         fact=present_fact(rows[0]),
         chain=[present_fact(row) for row in chain],

@@ -72,15 +72,6 @@ async def _resolve(session: Session, who: Principal, *, subject: str, predicate:
     return {"subject": str(entity["entity_id"]), "predicate": str(named["predicate_id"])}
 
 
-async def retract_supported_only_by(session: Session, who: Principal, *, note_id: str, reason: str) -> None:
-    """Retract the facts whose only evidence is one note."""
-    place = {"tenant": who.tenant_id, "project": require_project(who), "note": note_id}
-    facts = [str(row["fact_id"]) for row in await session.query(queries.SUPPORTED_ONLY_BY_NOTE, place)]
-    if facts:
-        arguments = {**_BY_ID, "facts": facts, "reason": reason, **audit_arguments(who)}
-        await session.rows(queries.RETRACT_FACTS, arguments)
-
-
 async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactPatch) -> FactRead:
     """Change the end of a fact as far as its timeline allows; every earlier end stays on record."""
     if data.derived_from is not msgspec.UNSET:

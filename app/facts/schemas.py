@@ -327,11 +327,13 @@ class ClosingRead(Read, frozen=True, kw_only=True):
 
 
 class RetractionRead(Read, frozen=True, kw_only=True):
-    kind: Literal["retracted", "corrected", "merged", "decayed", "resolved"]
+    kind: Literal["retracted", "corrected", "merged", "decayed", "resolved", "note_deleted"]
     reason: str | None
     retracted_by: str
     confidence_before: float
     retracted_at: datetime
+    restored_at: datetime | None
+    """When a deleted note that supports it was recovered, and the fact with it."""
 
 
 class FactHistory(Read, frozen=True, kw_only=True):

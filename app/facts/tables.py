@@ -302,11 +302,17 @@ fact_retractions = Table(
     Column("retracted_by", Text, nullable=False),
     Column("confidence_before", Double, nullable=False),
     Column("retracted_at", DateTime(timezone=True), nullable=False),
+    Column(
+        "restored_at",
+        DateTime(timezone=True),
+        nullable=True,
+        comment="when a note that supports the fact was recovered",
+    ),
     PrimaryKeyConstraint("tenant_id", "retraction_id"),
     ForeignKeyConstraint(
         ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
     ),
-    CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed', 'resolved')", name="kind"),
+    CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed', 'resolved', 'note_deleted')", name="kind"),
     Index("fact_retractions_fact_idx", "tenant_id", "fact_id"),
     info={"rls": Rule.MEMORY, "grants": "SELECT"},
 )

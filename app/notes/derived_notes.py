@@ -1,16 +1,17 @@
 """Changes that extraction makes to notes: derived notes, updates, deletions, and a record of every proposal."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from app.access import Principal
+from app.audit import events as audit
 from app.db.database import Row, Session
 from app.notes import queries
 from app.notes.content import normalize_content
-from app.notes.storage import change_note
+from app.notes.storage import change_note, delete_notes
 from app.tenancy import gardens
 
 # `changed_by` of what extraction changed, in a note's history.
@@ -134,12 +135,16 @@ async def update_target(
 async def delete_target(
     session: Session, who: Principal, target: TargetNote, *, reason: str, proposal: dict[str, Any]
 ) -> str | None:
-    """Delete a note, recoverable for 30 days, and return None, or return the code of why it cannot be done."""
+    """Delete a note as any caller does and return None, or return the code of why it cannot be done."""
     note, refusal = await _lock_target(session, who, target)
     if note is None:
         return refusal
-    changes = {"deleted_at": datetime.now(UTC)}
-    await change_note(session, _author(who), note, "deleted", reason, changes, proposal=proposal)
+    if await queries.list_pinned(session, tenant_id=who.tenant_id, note_ids=[target.note_id]):
+        return "target_pinned"
+    gone = await delete_notes(
+        session, _author(who), note_ids=[target.note_id], reason=reason, key_id=who.key_id, proposal=proposal
+    )
+    await audit.record(session, "note_write", key_id=who.key_id, action="delete", note_ids=gone.notes, **gone.counts())
     return None
 
 

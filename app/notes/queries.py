@@ -1,6 +1,6 @@
 """All SQL of notes."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ARRAY, Text, Uuid, and_, cast, func, insert, literal, select, text, tuple_, update
@@ -26,20 +26,20 @@ APPLY_EXTRACTION = text(
     "SELECT * FROM apply_extraction(:tenant, :project, CAST(:note AS uuid), :version, :model, CAST(:derived AS json), "
     "CAST(:records AS json), CAST(:link AS jsonb))"
 )
-# Delete live notes and append to their history.
-DELETE_NOTES = text("""
-    WITH deleted AS (
-        UPDATE memory_notes n SET deleted_at = :now, updated_at = :now, version = n.version + 1
-        WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.note_id = ANY (CAST(:notes AS uuid[]))
-        RETURNING n.*
-    )
-    INSERT INTO memory_history (
-        tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, event, version, changed_by, reason,
-        old_content, created_at)
-    SELECT d.tenant_id, make_id(), d.project_id, d.note_id, d.agent_id, d.scope, d.garden_id, 'deleted', d.version,
-           :agent, :reason, d.content, :now
-    FROM deleted d
-    RETURNING note_id""")
+# Delete notes with what was derived from them and the facts that rest on them alone.
+DELETE_NOTES = text(
+    "SELECT * FROM delete_notes(CAST(:notes AS uuid[]), :changed_by, :reason, CAST(:proposal AS jsonb), :key)"
+)
+# Recover what was deleted or retracted with a note that is live again.
+RECOVER_DEPENDENTS = text("SELECT * FROM recover_dependents(CAST(:note AS uuid), :changed_by, :key)")
+# Of these notes and the live notes derived from them, those that are pinned.
+PINNED = text("""
+    SELECT n.note_id FROM memory_notes n
+    WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.pinned AND n.note_id = ANY (CAST(:notes AS uuid[]))
+    UNION ALL
+    SELECT n.note_id FROM memory_notes n
+    WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.pinned AND n.derived_from = ANY (CAST(:notes AS uuid[]))
+    ORDER BY note_id""")
 
 
 async def insert_notes(session: Session, *, rows: list[Row]) -> list[Row]:
@@ -179,18 +179,23 @@ async def apply_extraction(session: Session, **parameters: Any) -> Row:
     return row
 
 
-async def delete_notes(
-    session: Session, *, tenant_id: str, note_ids: list[str], agent_id: str, reason: str
-) -> list[str]:
-    """Delete live notes, append to their history and return the ids of those that were live."""
-    params = {
-        "tenant": tenant_id,
-        "notes": note_ids,
-        "agent": agent_id,
-        "reason": reason,
-        "now": datetime.now(UTC),
-    }
-    return [str(row["note_id"]) for row in await session.rows(DELETE_NOTES, params)]
+async def delete_notes(session: Session, *, note_ids: list[str], **parameters: Any) -> Row:
+    """Run DELETE_NOTES and return its row."""
+    row = await session.row(DELETE_NOTES, {"notes": note_ids, **parameters})
+    assert row is not None
+    return row
+
+
+async def recover_dependents(session: Session, **parameters: Any) -> Row:
+    """Run RECOVER_DEPENDENTS and return its row."""
+    row = await session.row(RECOVER_DEPENDENTS, parameters)
+    assert row is not None
+    return row
+
+
+async def list_pinned(session: Session, *, tenant_id: str, note_ids: list[str]) -> list[str]:
+    """Return which of the notes, and of the live notes derived from them, are pinned."""
+    return [str(row["note_id"]) for row in await session.rows(PINNED, {"tenant": tenant_id, "notes": note_ids})]
 
 
 async def insert_history(session: Session, *, rows: list[Row]) -> None:

@@ -135,17 +135,20 @@ async def delete_note(
     if_version: Annotated[
         int | None, QueryParameter(ge=1, le=2**31 - 1, description="Refuse when the note is at another version.")
     ] = None,
+    force: Annotated[bool, QueryParameter(description="Delete it even if it is pinned.")] = False,
 ) -> None:
-    """Requires a reason. The note can be recovered for 30 days."""
+    """Requires a reason. Notes derived from it are deleted with it, and facts that no other live note supports are
+    retracted with kind `note_deleted`. Recovering the note within 30 days restores exactly those. Returns 409
+    `note_pinned` for a pinned note unless `force`."""
     if not reason or not reason.strip():
         raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
-    await service.delete_note(db, who, note_id=note_id, reason=reason, if_version=if_version)
+    await service.delete_note(db, who, note_id=note_id, reason=reason, if_version=if_version, force=force)
 
 
 @post("/notes/{note_id:uuid}/recover", opt={"access": WRITE}, status_code=200, summary="Recover a note", tags=["notes"])
 async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteRead:
-    """Recovers a note within 30 days of its deletion. Returns 409 `note_duplicate` when another live note has the same
-    content by now."""
+    """Recovers a note within 30 days of its deletion, with the notes and facts that went with it. Returns 409
+    `note_duplicate` when another live note has the same content by now."""
     return await service.recover_note(db, who, note_id=note_id, data=data)
 
 

@@ -8,8 +8,10 @@ from uuid import UUID
 import msgspec
 
 from app.access import Principal, new_id, require_project
+from app.audit import events as audit
 from app.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.db.database import Database, Row, Session
+from app.db.retries import retried
 from app.errors import AppError, BadRequest, Conflict, TooLarge
 from app.inputs import as_utc
 from app.jobs import service as jobs
@@ -30,11 +32,14 @@ from app.notes.schemas import (
 )
 from app.notes.storage import (
     change_note,
+    delete_notes,
     extract_notes,
     mark_extraction,
     note_not_found,
     owner_key,
     present_note,
+    recover_dependents,
+    require_unpinned,
     store_notes,
 )
 from app.outcomes import Outcome
@@ -198,25 +203,48 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
         return present_note(row)
 
 
-async def delete_note(db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None) -> None:
-    """Delete a note, which can be recovered for 30 days."""
-    async with db.tenant(who) as session:
-        note = await _lock(session, who, note_id, if_version=if_version, deleted=False)
-        await change_note(session, who, note, "deleted", reason, {"deleted_at": datetime.now(UTC)})
+async def delete_note(
+    db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None, force: bool
+) -> None:
+    """Delete a note with the notes derived from it and the facts that rest on it alone, recoverable for 30 days.
+
+    Raise Conflict for a pinned note unless `force`.
+    """
+
+    async def write() -> None:
+        async with db.tenant(who) as session:
+            await _lock(session, who, note_id, if_version=if_version, deleted=False)
+            if not force:
+                await require_unpinned(session, who, note_ids=[str(note_id)])
+            gone = await delete_notes(session, who, note_ids=[str(note_id)], reason=reason, key_id=who.key_id)
+            await audit.record(
+                session, "note_write", key_id=who.key_id, action="delete", note_ids=gone.notes, **gone.counts()
+            )
+
+    await retried(write)
 
 
 async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteRead:
-    """Recover a deleted note and return it."""
-    async with db.tenant(who) as session:
-        note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
-        if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE_FOR:
-            raise Conflict(
-                "The note was deleted more than 30 days ago and cannot be recovered.", code="recovery_expired"
+    """Recover a deleted note with what was deleted and retracted with it, and return it."""
+
+    async def write() -> NoteRead:
+        async with db.tenant(who) as session:
+            note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
+            if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE_FOR:
+                raise Conflict(
+                    "The note was deleted more than 30 days ago and cannot be recovered.", code="recovery_expired"
+                )
+            changes = {"deleted_at": None, "deleted_with": None}
+            row = await change_note(session, who, note, "recovered", data.reason, changes)
+            back = await recover_dependents(session, who, note_id=str(note_id), key_id=who.key_id)
+            await audit.record(
+                session, "note_write", key_id=who.key_id, action="recover", note_ids=back.notes, **back.counts()
             )
-        row = await change_note(session, who, note, "recovered", data.reason, {"deleted_at": None})
-        if row["extraction_status"] != "completed" and await extract_notes(session, who, [row]):
-            row = await mark_extraction(session, who, note_id=note_id, status="pending")
-        return present_note(row)
+            if row["extraction_status"] != "completed" and await extract_notes(session, who, [row]):
+                row = await mark_extraction(session, who, note_id=note_id, status="pending")
+            return present_note(row)
+
+    return await retried(write)
 
 
 async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: int | None, deleted: bool) -> Row:

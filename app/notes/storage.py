@@ -10,12 +10,15 @@ import msgspec
 from app.access import Principal, new_id, require_project
 from app.db.database import Row, Session
 from app.db.scope import Scope
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from app.notes import queries
 from app.notes.schemas import NoteRead
 
 # Fields whose previous value the history keeps, besides the content.
 VERSIONED_FIELDS = frozenset({"type", "tags", "author", "occurred_at", "pinned"})
+
+# How many ids an error or an event of the audit log names at most.
+MAX_LISTED = 100
 
 
 async def store_notes(session: Session, who: Scope, rows: list[Row]) -> list[tuple[Row, bool]]:
@@ -127,15 +130,64 @@ async def change_note(
     return row
 
 
-async def delete_notes(session: Session, who: Scope, *, project_id: str, note_ids: list[str], reason: str) -> None:
-    """Delete those of the notes that are live, with their history; they can be recovered for 30 days."""
+class DeletedNotes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a deletion took: the named notes, those derived from them, and the facts that rested on them alone."""
+
+    notes: list[str]
+    derived: list[str]
+    facts: list[str]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are of each, for the audit log."""
+        return {"notes": len(self.notes), "derived": len(self.derived), "facts": len(self.facts)}
+
+
+async def delete_notes(
+    session: Session,
+    who: Scope,
+    *,
+    note_ids: list[str],
+    reason: str,
+    key_id: str,
+    proposal: dict[str, Any] | None = None,
+) -> DeletedNotes:
+    """Delete those of the notes that are live, with what depends on them; all can be recovered for 30 days."""
     if not note_ids:
-        return
-    deleted = await queries.delete_notes(
-        session, tenant_id=who.tenant_id, note_ids=note_ids, agent_id=who.agent_id, reason=reason
+        return DeletedNotes(notes=[], derived=[], facts=[])
+    row = await queries.delete_notes(
+        session,
+        note_ids=note_ids,
+        changed_by=who.agent_id,
+        reason=reason,
+        proposal=None if proposal is None else msgspec.json.encode(proposal).decode(),
+        key=key_id,
     )
-    if deleted:
-        await queries.queue_embeddings(session, tenant_id=who.tenant_id, project_id=project_id, note_ids=deleted)
+    return DeletedNotes(
+        notes=[str(note) for note in row["deleted"]],
+        derived=[str(note) for note in row["derived"]],
+        facts=[str(fact) for fact in row["facts"]],
+    )
+
+
+async def recover_dependents(session: Session, who: Scope, *, note_id: str, key_id: str) -> DeletedNotes:
+    """Recover what was deleted and retracted with a note that is live again; return it together with the note."""
+    row = await queries.recover_dependents(session, note=note_id, changed_by=who.agent_id, key=key_id)
+    return DeletedNotes(
+        notes=[note_id],
+        derived=[str(note) for note in row["derived"]],
+        facts=[str(fact) for fact in row["facts"]],
+    )
+
+
+async def require_unpinned(session: Session, who: Scope, *, note_ids: list[str]) -> None:
+    """Raise Conflict when one of the notes, or one derived from them, is pinned."""
+    pinned = await queries.list_pinned(session, tenant_id=who.tenant_id, note_ids=note_ids)
+    if pinned:
+        raise Conflict(
+            "A note that would be deleted is pinned; unpin it first, or send force=true.",
+            code="note_pinned",
+            details={"pinned": pinned[:MAX_LISTED], "count": len(pinned)},
+        )
 
 
 async def _queue_embeddings(session: Session, who: Scope, notes: Sequence[Row]) -> None:

@@ -67,6 +67,7 @@ memory_notes = Table(
     Column("derived_from", Uuid(as_uuid=False), nullable=True, comment="the note it was extracted from"),
     Column("confidence", Double, nullable=True),
     Column("extraction_model", Text, nullable=True),
+    Column("deleted_with", Uuid(as_uuid=False), nullable=True, comment="the source note whose deletion deleted it"),
     PrimaryKeyConstraint("tenant_id", "note_id"),
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
     CheckConstraint(f"type IN ({_LIST_OF_TYPES})", name="type"),
@@ -104,6 +105,12 @@ memory_notes = Table(
         "deleted_at",
         "note_id",
         postgresql_where=text("deleted_at IS NOT NULL"),
+    ),
+    Index(
+        "memory_notes_deleted_with_idx",
+        "tenant_id",
+        "deleted_with",
+        postgresql_where=text("deleted_with IS NOT NULL"),
     ),
     Index("memory_notes_list_idx", "tenant_id", "project_id", "created_at", "note_id"),
     Index(

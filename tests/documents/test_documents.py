@@ -173,6 +173,22 @@ def test_document_delete_takes_its_notes_with_it(robin: httpx.Client) -> None:
     assert back.status_code == 200, back.text
 
 
+def test_document_delete_takes_the_facts_that_rest_on_it_alone(robin: httpx.Client) -> None:
+    done = ingested(robin, content=words(600))
+    first, second = [note["note_id"] for note in notes_of(robin, done)[:2]]
+    told = {"subject": words(2), "predicate": "is_told_in", "object": {"value": "a book"}}
+    fact = robin.post("/v1/facts", json={**told, "evidence": [first, second]}).json()["fact"]
+    path = f"/v1/documents/{done['document_id']}"
+    assert robin.patch(f"/v1/notes/{first}", json={"pinned": True, "reason": "keep"}).status_code == 200
+    assert error(robin.delete(path, params={"reason": "old"})) == (409, "note_pinned")
+    assert robin.delete(path, params={"reason": "old", "force": True}).status_code == 204
+    found = robin.get("/v1/facts", params={"entity": told["subject"]}).json()["facts"]
+    assert found == []
+    assert robin.post(f"/v1/notes/{second}/recover", json={"reason": "needed"}).status_code == 200
+    (found,) = robin.get("/v1/facts", params={"entity": told["subject"]}).json()["facts"]
+    assert (found["fact_id"], found["evidence"]) == (fact["fact_id"], [second])
+
+
 def test_document_list_pages_and_filters(elsewhere: httpx.Client) -> None:
     made = [ingested(elsewhere, content=words(3))["document_id"] for _ in range(3)]
     first = elsewhere.get("/v1/documents", params={"limit": 2}).json()

@@ -233,6 +233,37 @@ def test_full_mode_delete_is_recoverable_and_takes_back_what_rests_on_it(make_pr
     assert project.agent.get(f"/v1/facts/{fact['fact_id']}").json()["retracted_at"] is not None
     back = project.agent.post(f"/v1/notes/{note['note_id']}/recover", json={"reason": "it came back"})
     assert (back.status_code, back.json()["content"]) == (200, old)
+    assert project.agent.get(f"/v1/facts/{fact['fact_id']}").json()["retracted_at"] is None
+
+
+def test_deleting_a_note_takes_what_was_derived_from_it_and_recovering_brings_it_back(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(graph_enabled=True)
+    project.script(always(HERON, "The willow is very old.", entities=[TRIPLE]))
+    source = project.say("The heron built its nest in the old willow again.")["note"]["note_id"]
+    first, second = sorted(project.derived(), key=lambda note: note["content"])
+    (fact,) = project.agent.get("/v1/facts").json()["facts"]
+    assert fact["evidence"] == [source]
+    assert project.agent.delete(f"/v1/notes/{second['note_id']}", params={"reason": "dull"}).status_code == 204
+
+    # One that somebody pinned keeps the whole from going.
+    pin = {"reason": "keep", "pinned": True}
+    assert project.agent.patch(f"/v1/notes/{first['note_id']}", json=pin).status_code == 200
+    refused = project.agent.delete(f"/v1/notes/{source}", params={"reason": "forget"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "note_pinned")
+    assert refused.json()["error"]["details"]["pinned"] == [first["note_id"]]
+    forget = project.agent.delete(f"/v1/notes/{source}", params={"reason": "forget", "force": True})
+    assert forget.status_code == 204
+    assert (project.notes(), project.agent.get("/v1/facts").json()["facts"]) == ([], [])
+
+    back = project.agent.post(f"/v1/notes/{source}/recover", json={"reason": "it matters"})
+    assert back.status_code == 200
+    # Not the one that had been deleted before.
+    assert {note["note_id"] for note in project.notes()} == {source, first["note_id"]}
+    assert [one["fact_id"] for one in project.agent.get("/v1/facts").json()["facts"]] == [fact["fact_id"]]
+    events = project.agent.get(f"/v1/notes/{first['note_id']}/history").json()["events"]
+    assert [one["event"] for one in events] == ["created", "updated", "deleted", "recovered"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ BEGIN
             ORDER BY w.recorded_at LIMIT 1) END,
         CASE WHEN p_retracted > p_known THEN (
             SELECT r.confidence_before FROM fact_retractions r
-            WHERE r.tenant_id = p_tenant AND r.fact_id = p_fact ORDER BY r.retracted_at LIMIT 1) END,
+            WHERE r.tenant_id = p_tenant AND r.fact_id = p_fact AND r.retracted_at > p_known
+            ORDER BY r.retracted_at LIMIT 1) END,
         p_confidence);
 END
 $$;

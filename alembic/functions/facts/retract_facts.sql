@@ -1,4 +1,5 @@
 -- Retracts facts the caller can see: by id, or all of a subject, a predicate and a scope.
+-- A fact whose notes are deleted is retracted for good, so that recovering them does not restore it.
 -- In a garden only its writers may do this (p_admin: the caller is an administrator, who may everywhere).
 CREATE OR REPLACE FUNCTION retract_facts(
     p_facts uuid[], p_subject uuid, p_predicate uuid, p_scope text, p_reason text, p_admin boolean,
@@ -16,6 +17,7 @@ DECLARE
     v_facts uuid[];
     v_refused uuid[];
     v_subjects uuid[];
+    v_suspended uuid[];
     v_now timestamptz;
 BEGIN
     SELECT array_agg(f.fact_id) FILTER (WHERE g.writes), array_agg(f.fact_id) FILTER (WHERE NOT g.writes)
@@ -29,7 +31,8 @@ BEGIN
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
       AND (p_facts IS NULL OR f.fact_id = ANY (p_facts))
       AND (p_facts IS NOT NULL OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate
-                                   AND f.scope = p_scope AND f.retracted_at IS NULL))
+                                   AND f.scope = p_scope
+                                   AND (f.retracted_at IS NULL OR suspended_facts(v_tenant, ARRAY[f.fact_id]) <> '{}')))
       AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
     PERFORM FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
@@ -46,20 +49,26 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'a subject was merged, or a fact hidden, meanwhile' USING ERRCODE = '40001';
     END IF;
+    v_suspended := suspended_facts(v_tenant, v_facts);
     v_now := clock_timestamp();
+    INSERT INTO fact_retractions (
+        tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, kind, reason, retracted_by,
+        confidence_before, retracted_at)
+    SELECT v_tenant, v_project, make_id(), f.fact_id, f.agent_id, f.scope, f.garden_id, 'retracted', p_reason, v_agent,
+           f.confidence, v_now
+    FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_suspended);
     PERFORM mark_retracted(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
                       array_agg(v_now))
     FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at IS NULL;
-    IF EXISTS (SELECT FROM graph_facts f
-               WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at = v_now) THEN
-        PERFORM record_event('fact_write', p_key, jsonb_build_object(
-            'action', 'retract', 'fact_ids', (
-                SELECT jsonb_agg(f.fact_id) FROM graph_facts f
-                WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.retracted_at = v_now)));
-    END IF;
+    PERFORM record_event('fact_write', p_key, jsonb_build_object('action', 'retract', 'fact_ids', jsonb_agg(f.fact_id)))
+    FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
+      AND (f.retracted_at = v_now OR f.fact_id = ANY (v_suspended))
+    HAVING count(*) > 0;
     RETURN QUERY
-    SELECT f.fact_id, CASE WHEN f.retracted_at < v_now THEN 'already_retracted' END
+    SELECT f.fact_id,
+           CASE WHEN f.retracted_at < v_now AND f.fact_id <> ALL (v_suspended) THEN 'already_retracted' END
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
     UNION ALL
     SELECT u.fact_id, 'garden_forbidden' FROM unnest(v_refused) u(fact_id);
