@@ -7,6 +7,7 @@ from litestar import Response, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
+from app.confirmations import Confirmation
 from app.documents import service
 from app.documents.fetcher import FetchRules
 from app.documents.schemas import (
@@ -24,7 +25,7 @@ from app.paging import Page
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
@@ -112,18 +113,26 @@ async def list_chunks(
 async def delete_document(
     db: Db,
     who: Who,
+    cursors: Cursors,
     document_id: FromPath[UUID],
     reason: Annotated[
         str | None, QueryParameter(max_length=500, description="Why the document is deleted; required.")
     ] = None,
     force: Annotated[bool, QueryParameter(description="Delete it even if one of its notes is pinned.")] = False,
+    confirm_token: ConfirmToken = None,
 ) -> None:
     """Requires a reason. The notes created for the document are deleted with it, as `DELETE /v1/notes/{note_id}` does,
     and can be recovered for 30 days. A job that is still reading the document stops. Returns 409 `note_pinned` when
-    one of the notes is pinned, unless `force`."""
+    one of the notes is pinned, unless `force`. A document of more than 25 notes needs a `confirm_token`: the first
+    request returns 409 `confirmation_required` with it, and the second one sends it within five minutes."""
     if not reason or not reason.strip():
         raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
-    await service.delete_document(db, who, document_id=document_id, reason=reason, force=force)
+    confirmation = Confirmation(
+        cursors, who, "delete_document", token=confirm_token, document_id=document_id, force=force
+    )
+    await service.delete_document(
+        db, who, document_id=document_id, reason=reason, force=force, confirmation=confirmation
+    )
 
 
 @post(

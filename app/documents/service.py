@@ -6,6 +6,7 @@ from uuid import UUID
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
+from app.confirmations import Confirmation
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.documents import queries
@@ -141,10 +142,12 @@ async def list_chunks(db: Database, who: Principal, *, document_id: UUID, page: 
     return ChunkList(notes=chunks, next_cursor=next_cursor)
 
 
-async def delete_document(db: Database, who: Principal, *, document_id: UUID, reason: str, force: bool) -> None:
+async def delete_document(
+    db: Database, who: Principal, *, document_id: UUID, reason: str, force: bool, confirmation: Confirmation
+) -> None:
     """Delete a document and the notes created for it, as notes are deleted; a job that is reading it stops.
 
-    Raise Conflict when one of the notes is pinned, unless `force`.
+    Raise Conflict for more than 25 notes without confirmation, and when one of them is pinned, unless `force`.
     """
     key = {"tenant_id": who.tenant_id, "document_id": str(document_id)}
 
@@ -156,6 +159,7 @@ async def delete_document(db: Database, who: Principal, *, document_id: UUID, re
             owned = await queries.list_owned_notes(session, **key)
             if not force:
                 await notes.require_unpinned(session, who, note_ids=owned)
+            confirmation.require(await notes.list_dependent_notes(session, who, note_ids=owned))
             gone = await notes.delete_notes(session, who, note_ids=owned, reason=reason, key_id=who.key_id)
             await queries.update_document(session, **key, deleted_at=datetime.now(UTC), raw_content=None)
             await audit.record(

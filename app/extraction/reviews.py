@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from app.access import Principal, require_project
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import Conflict, NotFound
@@ -141,6 +142,14 @@ async def _decide(session: Session, who: Principal, review: Row, status: str, da
         decided_by=who.agent_id,
         decision_reason=data.reason,
         decided_at=datetime.now(UTC),
+    )
+    await audit.record(
+        session,
+        "review_decide",
+        key_id=who.key_id,
+        action=status,
+        review_id=str(review["review_id"]),
+        target_note_id=str(review["target_note_id"]),
     )
     return _present(row)
 

@@ -32,6 +32,9 @@ REAP = "SELECT * FROM reap_leases(%s)"
 # End one attempt if its lease is still held.
 FINISH = "SELECT finish_job(%s, %s, %s, %s, %s, %s, %s) AS held"
 
+# Write the change of a job by a caller to the audit log.
+RECORD_CHANGE = text("SELECT record_event('job_control', :key, CAST(:details AS jsonb))")
+
 # Update the state of what a job is about (a document, an extraction) to how the job ended.
 UPDATE_SUBJECT = text("SELECT update_job_subject(:tenant, CAST(:job AS uuid), :status)")
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from app.access import AuthenticatedCall, Principal
 from app.db.database import Database, Row, Session
 from app.errors import Conflict, Forbidden, NotFound
@@ -72,6 +74,7 @@ async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         if row is None:
             raise Conflict("Only a pending or leased job can be cancelled.", code="job_not_cancellable")
         await session.execute(queries.UPDATE_SUBJECT, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
+        await _record(session, who, "cancel", row)
         return present(who, row)
 
 
@@ -83,8 +86,15 @@ async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         if row is None:
             raise Conflict("Only a failed, dead or cancelled job can be retried.", code="job_not_retryable")
         await session.execute(queries.UPDATE_SUBJECT, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
+        await _record(session, who, "retry", row)
         session.wake_workers()
         return present(who, row)
+
+
+async def _record(session: Session, who: Principal, action: str, job: Row) -> None:
+    """Write the change of a job to the audit log."""
+    details = msgspec.json.encode({"action": action, "job_id": str(job["job_id"]), "kind": job["kind"]}).decode()
+    await session.execute(queries.RECORD_CHANGE, {"key": who.key_id, "details": details})
 
 
 async def _check_may_change(session: Session, who: Principal, job_id: UUID) -> None:

@@ -139,7 +139,7 @@ async def delete_target(
     note, refusal = await _lock_target(session, who, target)
     if note is None:
         return refusal
-    if await queries.list_pinned(session, tenant_id=who.tenant_id, note_ids=[target.note_id]):
+    if await queries.list_family(session, tenant_id=who.tenant_id, note_ids=[target.note_id], pinned=True):
         return "target_pinned"
     gone = await delete_notes(
         session, _author(who), note_ids=[target.note_id], reason=reason, key_id=who.key_id, proposal=proposal

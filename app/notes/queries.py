@@ -3,10 +3,27 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, Uuid, and_, cast, func, insert, literal, select, text, tuple_, update
+from sqlalchemy import (
+    ARRAY,
+    Text,
+    Uuid,
+    and_,
+    cast,
+    column,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    table,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
+from app.access import Principal
 from app.db.database import Row, Session
 from app.errors import Conflict
 from app.notes.tables import memory_history, memory_notes
@@ -17,6 +34,14 @@ COLUMNS = (
     "created_at", "updated_at",
 )  # fmt: skip
 _columns = [memory_notes.c[name] for name in COLUMNS]
+# The columns of another domain's table that are read here.
+garden_members = table(
+    "garden_members",
+    column("tenant_id", Text),
+    column("garden_id", Uuid(as_uuid=False)),
+    column("agent_id", Text),
+    column("role", Text),
+)
 # Fields that lexical search indexes as `terms`.
 INDEXED_FIELDS = {"author", "occurred_at", "tags", "content"}
 # Fields that make two live notes duplicates; see the index memory_notes_live_key.
@@ -32,14 +57,21 @@ DELETE_NOTES = text(
 )
 # Recover what was deleted or retracted with a note that is live again.
 RECOVER_DEPENDENTS = text("SELECT * FROM recover_dependents(CAST(:note AS uuid), :changed_by, :key)")
-# Of these notes and the live notes derived from them, those that are pinned.
-PINNED = text("""
-    SELECT n.note_id FROM memory_notes n
-    WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.pinned AND n.note_id = ANY (CAST(:notes AS uuid[]))
-    UNION ALL
-    SELECT n.note_id FROM memory_notes n
-    WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.pinned AND n.derived_from = ANY (CAST(:notes AS uuid[]))
-    ORDER BY note_id""")
+# Those of the notes that are live, and the live notes derived from them at any distance: the note, which of the named
+# notes it comes from, and whether it is pinned.
+FAMILY = """
+    WITH RECURSIVE family(source, note_id, pinned) AS (
+        SELECT n.note_id, n.note_id, n.pinned FROM memory_notes n
+        WHERE n.tenant_id = :tenant AND n.deleted_at IS NULL AND n.note_id = ANY (CAST(:notes AS uuid[]))
+        UNION ALL
+        SELECT f.source, n.note_id, n.pinned FROM family f
+        JOIN memory_notes n ON n.tenant_id = :tenant AND n.derived_from = f.note_id AND n.deleted_at IS NULL
+    )
+    SELECT source, note_id, pinned FROM family"""
+# How many facts that the caller can see rest on these notes alone.
+COUNT_UNSUPPORTED = text("SELECT cardinality(unsupported_facts(:tenant, CAST(:notes AS uuid[]))) AS facts")
+# A deletion of thousands of notes may take longer than a request.
+NO_TIMEOUT = text("SET LOCAL statement_timeout = 0")
 
 
 async def insert_notes(session: Session, *, rows: list[Row]) -> list[Row]:
@@ -110,8 +142,18 @@ def select_named(*, tenant_id: str, note_ids: list[str]) -> Any:
 def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
     """Select live notes that the caller can see, newest first."""
     c = memory_notes.c
+    conditions = _matching(tenant_id, filters)
+    if after is not None:
+        position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
+        conditions.append(tuple_(c.created_at, c.note_id) < position)
+    return select(*_columns).where(and_(*conditions)).order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
+
+
+def _matching(tenant_id: str, filters: dict[str, Any]) -> list[Any]:
+    """Return the conditions on live notes that have these properties."""
+    c = memory_notes.c
     conditions: list[Any] = [c.tenant_id == tenant_id, c.deleted_at.is_(None)]
-    for name in ("type", "agent_id", "scope", "garden_id", "thread_id"):
+    for name in ("type", "agent_id", "author", "scope", "garden_id", "thread_id"):
         if (value := filters.get(name)) is not None:
             conditions.append(c[name] == value)
     if (tag := filters.get("tag")) is not None:
@@ -120,10 +162,27 @@ def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[dateti
         conditions.append(c.occurred_at >= since)
     if (until := filters.get("until")) is not None:
         conditions.append(c.occurred_at < until)
-    if after is not None:
-        position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
-        conditions.append(tuple_(c.created_at, c.note_id) < position)
-    return select(*_columns).where(and_(*conditions)).order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
+    return conditions
+
+
+async def list_matching(
+    session: Session, who: Principal, *, filters: dict[str, Any], limit: int, lock: bool
+) -> list[Row]:
+    """Return up to `limit` live notes of the project that match and that the caller may delete, oldest first.
+
+    Notes of gardens are left out unless the caller may write there. With `lock` they are locked.
+    """
+    c = memory_notes.c
+    conditions = [*_matching(who.tenant_id, filters), c.project_id == who.project_id]
+    if not who.is_admin:
+        m = garden_members.c
+        writes = select(m.garden_id).where(
+            m.tenant_id == who.tenant_id, m.agent_id == who.agent_id, m.role.in_(("admin", "writer"))
+        )
+        conditions.append(or_(c.garden_id.is_(None), c.garden_id.in_(writes)))
+    # In the order in which everybody locks notes; UUIDv7 ids grow with the time of creation.
+    statement = select(*_columns).where(and_(*conditions)).order_by(c.note_id).limit(limit)
+    return await session.rows(statement.with_for_update() if lock else statement)
 
 
 async def lock_note(session: Session, *, tenant_id: str, note_id: str) -> Row | None:
@@ -193,9 +252,17 @@ async def recover_dependents(session: Session, **parameters: Any) -> Row:
     return row
 
 
-async def list_pinned(session: Session, *, tenant_id: str, note_ids: list[str]) -> list[str]:
-    """Return which of the notes, and of the live notes derived from them, are pinned."""
-    return [str(row["note_id"]) for row in await session.rows(PINNED, {"tenant": tenant_id, "notes": note_ids})]
+async def list_family(session: Session, *, tenant_id: str, note_ids: list[str], pinned: bool = False) -> list[Row]:
+    """Return the rows of FAMILY, with `pinned` only those of pinned notes."""
+    statement = text(FAMILY + (" WHERE pinned ORDER BY note_id" if pinned else ""))
+    return await session.rows(statement, {"tenant": tenant_id, "notes": note_ids})
+
+
+async def count_unsupported(session: Session, *, tenant_id: str, note_ids: list[str]) -> int:
+    """Return how many facts that the caller can see rest on these notes alone."""
+    row = await session.row(COUNT_UNSUPPORTED, {"tenant": tenant_id, "notes": note_ids})
+    assert row is not None
+    return row["facts"]
 
 
 async def insert_history(session: Session, *, rows: list[Row]) -> None:

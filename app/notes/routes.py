@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from app.errors import BadRequest
 from app.inputs import parse_moment
-from app.notes import service
+from app.notes import forgetting, service
 from app.notes.schemas import (
     HistoryList,
     NoteBatch,
@@ -20,6 +20,8 @@ from app.notes.schemas import (
     NotePatch,
     NoteRead,
     NoteRecover,
+    NotesForget,
+    NotesForgotten,
     NoteType,
 )
 from app.paging import Page
@@ -152,6 +154,17 @@ async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody
     return await service.recover_note(db, who, note_id=note_id, data=data)
 
 
+@post("/notes/forget", opt={"access": WRITE}, status_code=200, summary="Forget many notes", tags=["notes"])
+async def forget_notes(db: Db, who: Who, cursors: Cursors, data: JSONBody[NotesForget]) -> NotesForgotten:
+    """Deletes every note that matches the filter, up to 10,000, as `DELETE /v1/notes/{note_id}` deletes one. Notes that
+    you cannot see, or that are in gardens where you cannot write, stay; so do pinned ones, unless `force`.
+
+    With `dry_run` nothing is written: the response has the counts, a sample and a `confirm_token`. Deleting more than
+    25 notes needs that token (409 `confirmation_required`). It is valid for five minutes, for the same key and filter,
+    and for exactly these notes (409 `confirmation_outdated`)."""
+    return await forgetting.forget_notes(db, who, data=data, signer=cursors)
+
+
 @get("/notes/{note_id:uuid}/history", opt={"access": READ}, summary="List the history of a note", tags=["notes"])
 async def list_history(
     db: Db, who: Who, cursors: Cursors, note_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
@@ -162,6 +175,6 @@ async def list_history(
 
 
 handlers: list[Any] = [
-    create_note, create_notes, list_notes, get_note, patch_note, delete_note, recover_note, list_history,
+    create_note, create_notes, list_notes, get_note, patch_note, delete_note, recover_note, forget_notes, list_history,
 ]  # fmt: skip
 router = Router(path="/", route_handlers=handlers)

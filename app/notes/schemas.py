@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.batches import ItemError
+from app.confirmations import MAX_TOKEN_LENGTH
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
 
 NoteType = Literal[
@@ -111,6 +112,57 @@ class NoteResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class NoteBatchDone(Read, frozen=True, kw_only=True):
     results: list[NoteResult]
+
+
+class NoteFilter(Create, frozen=True, kw_only=True):
+    """Which notes are meant: those that meet every condition given."""
+
+    type: NoteType | None = None
+    tag: Tag | None = None
+    """One of its tags."""
+    author: ShortText | None = None
+    """Who said it."""
+    agent_id: Annotated[str, Meta(max_length=128)] | None = None
+    """The agent that stored it."""
+    scope: VisibilityIn | None = None
+    garden_id: UUID | None = None
+    thread_id: ShortText | None = None
+    since: Moment | None = None
+    """Said at this time or later."""
+    until: Moment | None = None
+    """Said before this time."""
+
+
+class NotesForget(Create, frozen=True, kw_only=True):
+    """A deletion of many notes."""
+
+    filter: NoteFilter
+    """At least one condition."""
+    reason: Reason
+    dry_run: bool = False
+    """Only say what would be deleted, and return the token that confirms it."""
+    confirm_token: Annotated[str, Meta(max_length=MAX_TOKEN_LENGTH)] | None = None
+    """Of a dry run with the same filter; needed for more than 25 notes."""
+    force: bool = False
+    """Delete pinned notes too."""
+
+
+class NotesForgotten(Read, frozen=True, kw_only=True):
+    dry_run: bool
+    notes: int
+    """How many notes match and are deleted."""
+    derived: int
+    """How many notes derived from them are deleted with them."""
+    facts: int
+    """How many facts rest on them alone and are retracted; a dry run counts those you can see."""
+    pinned: int
+    """How many were left out because they, or notes derived from them, are pinned."""
+    note_ids: list[UUID]
+    """The deleted notes, each of which can be recovered; empty in a dry run."""
+    sample: list[NoteRead]
+    """In a dry run, the newest ten."""
+    confirm_token: str | None
+    """In a dry run of more than 25 notes: what the deletion has to send, within five minutes."""
 
 
 class HistoryRead(Read, frozen=True, kw_only=True):

@@ -204,7 +204,7 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
 
 
 async def delete_note(
-    db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None, force: bool
+    db: Database, who: Principal, *, note_id: UUID, reason: str, if_version: int | None, force: bool = False
 ) -> None:
     """Delete a note with the notes derived from it and the facts that rest on it alone, recoverable for 30 days.
 

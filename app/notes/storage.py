@@ -169,6 +169,12 @@ async def delete_notes(
     )
 
 
+async def list_dependent_notes(session: Session, who: Scope, *, note_ids: list[str]) -> list[str]:
+    """Return the notes that deleting these would delete: those that are live, and the live notes derived from them."""
+    found = await queries.list_family(session, tenant_id=who.tenant_id, note_ids=note_ids)
+    return sorted({str(row["note_id"]) for row in found})
+
+
 async def recover_dependents(session: Session, who: Scope, *, note_id: str, key_id: str) -> DeletedNotes:
     """Recover what was deleted and retracted with a note that is live again; return it together with the note."""
     row = await queries.recover_dependents(session, note=note_id, changed_by=who.agent_id, key=key_id)
@@ -181,7 +187,8 @@ async def recover_dependents(session: Session, who: Scope, *, note_id: str, key_
 
 async def require_unpinned(session: Session, who: Scope, *, note_ids: list[str]) -> None:
     """Raise Conflict when one of the notes, or one derived from them, is pinned."""
-    pinned = await queries.list_pinned(session, tenant_id=who.tenant_id, note_ids=note_ids)
+    found = await queries.list_family(session, tenant_id=who.tenant_id, note_ids=note_ids, pinned=True)
+    pinned = sorted({str(row["note_id"]) for row in found})
     if pinned:
         raise Conflict(
             "A note that would be deleted is pinned; unpin it first, or send force=true.",

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from app.access import Principal, new_id, require_project
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
 from app.outcomes import Outcome
@@ -47,6 +48,7 @@ async def create_garden(session: Session, who: Principal, *, data: GardenCreate)
     garden = await queries.insert_garden(session, row=row)
     member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
     await queries.upsert_member(session, row=member)
+    await _record(session, who, "create", garden_id=place["garden_id"])
     return Outcome(GardenCreated(garden=_present(garden), created=True))
 
 
@@ -82,6 +84,7 @@ async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: G
         row = await queries.update_garden(
             session, tenant_id=who.tenant_id, garden_id=str(garden["garden_id"]), **changes
         )
+        await _record(session, who, "update", garden_id=garden_id, fields=sorted(changes))
         return _present(row)
 
 
@@ -110,6 +113,10 @@ async def put_member(
             await _require_another_admin(session, who, garden_id)
         added = {"project_id": who.project_id, "added_by": who.agent_id, "added_at": datetime.now(UTC)}
         row = await queries.upsert_member(session, row={**place, **added, "role": data.role})
+        was = None if before is None else before["role"]
+        await _record(
+            session, who, "set_member", garden_id=garden_id, member=agent_id, role=data.role, previous_role=was
+        )
         return Outcome(MemberSet(member=MemberRead(**row), created=before is None), created=before is None)
 
 
@@ -126,6 +133,11 @@ async def remove_member(db: Database, who: Principal, *, garden_id: UUID, agent_
         if member["role"] == "admin":
             await _require_another_admin(session, who, garden_id)
         await queries.delete_member(session, **place)
+        await _record(session, who, "remove_member", garden_id=garden_id, member=agent_id, previous_role=member["role"])
+
+
+async def _record(session: Session, who: Principal, action: str, *, garden_id: UUID | str, **details: Any) -> None:
+    await audit.record(session, "garden_write", key_id=who.key_id, action=action, garden_id=str(garden_id), **details)
 
 
 async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *, lock: bool = False) -> tuple[Row, str]:
@@ -142,12 +154,12 @@ async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *,
     return garden, member["role"]
 
 
-async def require_writable(session: Session, who: Principal, *, garden_id: UUID, scope: str) -> None:
+async def require_writable(session: Session, who: Principal, *, garden_id: UUID, scope: str | None = None) -> None:
     """Raise Forbidden unless the caller may write to the garden, NotFound, or Unprocessable for another scope."""
     garden, role = await _garden_and_role(session, who, garden_id)
     if role == "reader":
         raise Forbidden("garden_id: readers of a garden cannot write to it.", code="garden_forbidden")
-    if garden["scope"] != scope:
+    if scope is not None and garden["scope"] != scope:
         raise Unprocessable(
             f"scope: this garden has scope {garden['scope']}; what is written to it must have the same.",
             code="garden_scope_mismatch",

@@ -12,6 +12,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import HeaderParameter, QueryParameter, SkipValidation
 
 from app.access import Principal
+from app.confirmations import MAX_TOKEN_LENGTH
 from app.db.database import Database, Row
 from app.db.scope import ScopedFunction
 from app.errors import BadRequest
@@ -155,6 +156,12 @@ def respond(encoded: EncodedResponse) -> Response[Any]:
 Db = NamedDependency[SkipValidation[Database]]
 Who = NamedDependency[SkipValidation[Principal]]
 Idempotent = NamedDependency[SkipValidation[IdempotentRequest]]
+ConfirmToken = Annotated[
+    str | None,
+    QueryParameter(
+        max_length=MAX_TOKEN_LENGTH, description="What confirms the deletion of more than 25 notes; see 409."
+    ),
+]
 Cursors = NamedDependency[SkipValidation[CursorSigner]]
 # Names of entities under legal hold whose history not even administrators can read.
 HoldDenied = NamedDependency[SkipValidation[frozenset[str]]]

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -89,6 +90,44 @@ def test_each_act_writes_its_line(robin: httpx.Client, admin: httpx.Client, data
     for word in (name, other, predicate, "a value", "somebody", "wrong", "they asked", "a mistake"):
         assert word.lower() not in said, "ids only"
     assert [event["sequence"] for event in found] == list(range(known + 1, known + 15))
+
+
+def test_forgetting_gardens_and_jobs_write_lines_without_content(
+    robin: httpx.Client, admin: httpx.Client, database: TestDatabase, known: int
+) -> None:
+    secret = f"secret{uuid4().hex}"
+    made = robin.post("/v1/notes", json={"content": f"It is {secret}."}).json()["note"]["note_id"]
+    assert robin.delete(f"/v1/notes/{made}", params={"reason": secret}).status_code == 204
+    assert robin.post(f"/v1/notes/{made}/recover", json={"reason": secret}).status_code == 200
+    forget = {"filter": {"author": secret}, "reason": secret}
+    assert robin.post("/v1/notes/forget", json=forget).status_code == 200
+    garden = robin.post("/v1/gardens", json={"slug": f"g-{uuid4().hex[:8]}", "name": secret}).json()["garden"]
+    members = f"/v1/gardens/{garden['garden_id']}/members"
+    assert robin.put(f"{members}/wren", json={"role": "reader"}).status_code == 201
+    assert robin.delete(f"{members}/wren").status_code == 204
+    document = robin.post("/v1/documents", json={"content": secret}).json()["document"]
+    job = str(uuid4())
+    with psycopg.connect(database.superuser) as connection:
+        # Due only later, so that no worker takes it.
+        connection.execute(
+            "INSERT INTO jobs (tenant_id, job_id, project_id, kind, payload, created_by, available_at, created_at) "
+            "VALUES ('acme', %s, 'default', 'recount', '{}', 'test', now() + interval '1 day', now())",
+            [job],
+        )
+    assert admin.post(f"/v1/jobs/{job}/cancel").status_code == 200
+    assert admin.post(f"/v1/jobs/{job}/retry").status_code == 200
+    path = f"/v1/documents/{document['document_id']}"
+    assert robin.delete(path, params={"reason": secret}).status_code == 204
+    found = after(database, admin, known)
+    assert kinds(found) == [
+        ("note_write", "delete"), ("note_write", "recover"), ("note_write", "forget"),
+        ("garden_write", "create"), ("garden_write", "set_member"), ("garden_write", "remove_member"),
+        ("job_control", "cancel"), ("job_control", "retry"), ("document_write", "delete"),
+    ]  # fmt: skip
+    assert secret not in str(found)
+    assert found[0]["details"]["note_ids"] == [made]
+    assert (found[4]["details"]["member"], found[4]["details"]["role"]) == ("wren", "reader")
+    assert found[6]["details"]["job_id"] == job
 
 
 def test_refused_writes_and_reads_leave_no_line(

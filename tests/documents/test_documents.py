@@ -173,6 +173,25 @@ def test_document_delete_takes_its_notes_with_it(robin: httpx.Client) -> None:
     assert back.status_code == 200, back.text
 
 
+def test_document_of_many_notes_needs_a_confirmation(robin: httpx.Client) -> None:
+    text = " ".join(f"{words(20)}." for _ in range(800))
+    done = ingested(robin, content=text)
+    notes = notes_of(robin, done)
+    assert len(notes) > 25
+    path = f"/v1/documents/{done['document_id']}"
+    refused = robin.delete(path, params={"reason": "old"})
+    assert error(refused) == (409, "confirmation_required")
+    details = refused.json()["error"]["details"]
+    assert details["count"] == len(notes)
+    token = details["confirm_token"]
+    assert robin.delete(f"/v1/notes/{notes[0]['note_id']}", params={"reason": "r"}).status_code == 204
+    changed = robin.delete(path, params={"reason": "old", "confirm_token": token})
+    assert error(changed) == (409, "confirmation_outdated")
+    token = robin.delete(path, params={"reason": "old"}).json()["error"]["details"]["confirm_token"]
+    assert robin.delete(path, params={"reason": "old", "confirm_token": token}).status_code == 204
+    assert robin.get(path).status_code == 404
+
+
 def test_document_delete_takes_the_facts_that_rest_on_it_alone(robin: httpx.Client) -> None:
     done = ingested(robin, content=words(600))
     first, second = [note["note_id"] for note in notes_of(robin, done)[:2]]

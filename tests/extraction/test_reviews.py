@@ -59,6 +59,10 @@ def test_an_approved_update_is_applied_in_the_name_of_who_approved(flagged: Call
     assert event["proposal"]["review_id"] == review["review_id"]
     again = project.agent.post(f"{path}/approve")
     assert (again.status_code, again.json()["error"]["code"]) == (409, "review_already_decided")
+    query = "SELECT details FROM audit_log WHERE tenant_id = %s AND event_type = 'review_decide'"
+    (line,) = project.rows(query, project.tenant)
+    expected = {"action": "approved", "review_id": review["review_id"], "target_note_id": note["note_id"]}
+    assert line["details"] == expected
 
 
 def test_an_approved_deletion_can_be_recovered(flagged: Callable[..., Any]) -> None:
