@@ -3,8 +3,8 @@
 from alembic import op
 from app.db.functions import remove_functions
 
-revision = "0004_deleted_notes"
-down_revision = "0003_query_types"
+revision = "0005_deleted_notes"
+down_revision = "0004_past_relationships"
 branch_labels = None
 depends_on = None
 
