@@ -11,7 +11,7 @@ import uuid_utils
 
 from app.db.database import Row
 from app.db.scope import CROSS_PROJECT, Scope, ScopedFunction
-from app.errors import BadRequest, NotFound
+from app.errors import BadRequest, Forbidden, NotFound
 
 SCOPES = (
     "notes:read",
@@ -27,9 +27,13 @@ SCOPES = (
     "graph:admin:cross-project",
     "graph:admin:metrics",
     "history:as_of",
+    "predicates:admin",
     "admin",
 )
-AGENT_SCOPES = tuple(scope for scope in SCOPES if scope != "admin" and not scope.startswith("graph:admin"))
+# What an agent's key gets unless its scopes are named: everything but administration.
+AGENT_SCOPES = tuple(
+    scope for scope in SCOPES if scope not in ("admin", "predicates:admin") and not scope.startswith("graph:admin")
+)
 
 Kind = Literal["agent", "admin", "platform"]
 # The kinds of requests that rate limits count separately.
@@ -99,6 +103,16 @@ def require_project(who: Principal) -> str:
     if who.project_id is None:
         raise BadRequest("X-Project-Id: this key spans projects; name the one to use.", code="project_required")
     return who.project_id
+
+
+def require_whole_tenant(who: Principal, what: str) -> None:
+    """Raise Forbidden when the caller's key is bound to a project, and `what` belongs to all projects of the tenant."""
+    if who.key_project is not None:
+        raise Forbidden(
+            f"{what} belongs to all projects of the tenant, and this key is bound to project {who.key_project}; use an "
+            "admin key that is bound to no project.",
+            code="project_forbidden",
+        )
 
 
 def acting_scope(who: Principal, tenant_id: str | None) -> Scope:

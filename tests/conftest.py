@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from app.access import AGENT_SCOPES
 from app.cli import administration
 from app.config import Settings
 from app.db import migrations
@@ -233,7 +234,9 @@ class Tenancy:
     def issue(self, tenant_id: str, **fields: Any) -> dict[str, Any]:
         """A new key with all that is said of it."""
         if fields.get("kind", "agent") == "agent":
-            fields = {"agent_id": "robin", "project_id": "default", **fields}
+            # Agents of the tests also decide about predicates, which others need a scope for.
+            scopes = [*AGENT_SCOPES, "predicates:admin"]
+            fields = {"agent_id": "robin", "project_id": "default", "scopes": scopes, **fields}
         data = KeyCreate(tenant_id=tenant_id, **fields)
         issue = administration.create_key
         return msgspec.to_builtins(administration.with_database(self.database.settings(), lambda db: issue(db, data)))

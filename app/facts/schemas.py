@@ -116,7 +116,8 @@ class PredicateCreate(Create, frozen=True, kw_only=True):
 
     name: str
     cardinality: Cardinality = "multi"
-    status: Status = "active"
+    status: Status | UnsetType = UNSET
+    """When absent: active for administrators and keys with the scope `predicates:admin`, pending for others."""
     scope: Literal["project", "tenant"] = "project"
     """`tenant`: for all its projects; for administrators."""
 

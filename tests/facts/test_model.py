@@ -82,7 +82,7 @@ class Timelines(RuleBasedStateMachine):
             agent_id="robin",
             key_id="00000000-0000-7000-8000-000000000001",
             kind="agent",
-            scopes=frozenset(AGENT_SCOPES),
+            scopes=frozenset({*AGENT_SCOPES, "predicates:admin"}),
         )
         self.random = random.Random(World.runs)
         self.moments: list[datetime | None] = []

@@ -185,7 +185,7 @@ def chronicle(database: TestDatabase) -> Iterator[Chronicle]:
             agent_id="robin",
             key_id="00000000-0000-7000-8000-000000000024",
             kind="agent",
-            scopes=frozenset(AGENT_SCOPES),
+            scopes=frozenset({*AGENT_SCOPES, "predicates:admin"}),
         )
         db = Database(database.app, pool_size=2)
         loop.run(db.open())

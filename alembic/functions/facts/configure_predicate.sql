@@ -40,6 +40,10 @@ BEGIN
         RETURN QUERY SELECT 'predicate_transition', v_old.status, v_old.cardinality, NULL::bigint, NULL::uuid[];
         RETURN;
     END IF;
+    IF v_old.status = 'deprecated' AND v_cardinality <> v_old.cardinality THEN
+        RETURN QUERY SELECT 'predicate_deprecated', v_old.status, v_old.cardinality, NULL::bigint, NULL::uuid[];
+        RETURN;
+    END IF;
     v_now := clock_timestamp();
 
     IF v_status = 'active' AND v_cardinality = 'single'

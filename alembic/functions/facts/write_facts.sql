@@ -77,7 +77,10 @@ BEGIN
         SELECT v_tenant, make_id(), v_project, 'fact_write', p_key, v_agent, jsonb_build_object(
                    'action', 'assert', 'created', count(*) FILTER (WHERE w.is_new),
                    'reused', count(*) FILTER (WHERE NOT w.is_new AND d.confidence > 0),
-                   'retracted', count(*) FILTER (WHERE d.confidence = 0), 'fact_ids', jsonb_agg(w.fact_id)), v_now
+                   'retracted', count(*) FILTER (WHERE d.confidence = 0), 'fact_ids', jsonb_agg(w.fact_id))
+                   || coalesce((SELECT jsonb_build_object('predicates_created', jsonb_agg(n.new_id))
+                                FROM json_to_recordset(p_predicates) AS n(ref int, new_id uuid)
+                                WHERE n.new_id = v_predicates[n.ref] HAVING count(*) > 0), '{}'), v_now
         FROM unnest(v_steps) w JOIN unnest(v_placed) d ON d.idx = w.idx HAVING p_key IS NOT NULL;
     END IF;
 

@@ -96,7 +96,7 @@ async def add_entity_alias(
 ) -> Response[AliasCreated]:
     """Several entities may share an alias; where one entity is expected, such an alias is ambiguous."""
     return respond(
-        await idempotent.run(db, who, lambda session: service.add_alias(session, entity_id=entity_id, data=data))
+        await idempotent.run(db, who, lambda session: service.add_alias(session, who, entity_id=entity_id, data=data))
     )
 
 

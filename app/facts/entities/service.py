@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.access import Principal, new_id, require_project
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Conflict, NotFound
 from app.facts.as_of import HELD, hold_notices, look_back
@@ -194,7 +195,7 @@ def _normal_prefix(prefix: str) -> str:
     return f"{norm} " if norm and prefix[-1:].isspace() and ":" not in norm else norm
 
 
-async def add_alias(session: Session, *, entity_id: UUID, data: AliasCreate) -> Outcome[AliasCreated]:
+async def add_alias(session: Session, who: Principal, *, entity_id: UUID, data: AliasCreate) -> Outcome[AliasCreated]:
     """Give an entity one more name, or raise NotFound."""
     name = entity_name(data.alias, "alias")
     arguments = {"entity": str(entity_id), "id": new_id(), "alias": name.shown, "norm": name.norm}
@@ -206,6 +207,15 @@ async def add_alias(session: Session, *, entity_id: UUID, data: AliasCreate) -> 
     alias = AliasRead(
         alias_id=row["alias_id"], entity_id=row["entity_id"], alias=row["alias"], created_at=row["created_at"]
     )
+    if row["created"]:
+        await audit.record(
+            session,
+            "fact_write",
+            key_id=who.key_id,
+            action="alias_create",
+            entity_id=str(row["entity_id"]),
+            alias_id=str(row["alias_id"]),
+        )
     return Outcome(AliasCreated(alias=alias, created=row["created"]), created=row["created"])
 
 

@@ -113,7 +113,7 @@ async def find_predicate_named(session: Session, *, tenant_id: str, scope_key: s
 async def find_predicate(session: Session, *, tenant_id: str, predicate_id: str) -> Row | None:
     """Return one predicate of the tenant, or None."""
     return await session.row(
-        select(_p.predicate_id, _p.scope_key, _p.project_id, _p["global"]).where(
+        select(_p.predicate_id, _p.scope_key, _p.project_id, _p.status, _p["global"]).where(
             _p.tenant_id == tenant_id, _p.predicate_id == predicate_id
         )
     )

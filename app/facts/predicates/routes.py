@@ -55,7 +55,8 @@ async def create_predicate(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[PredicateCreate]
 ) -> Response[PredicateCreated]:
     """For predicates whose cardinality is known beforehand; others are registered as pending and multi when a fact
-    first uses them."""
+    first uses them. An active one is registered by administrators and keys with the scope `predicates:admin`; by others
+    it is pending, until one of those activates it."""
     return respond(await idempotent.run(db, who, lambda session: service.create_predicate(session, who, data=data)))
 
 
@@ -69,7 +70,8 @@ async def get_predicate(db: Db, who: Who, predicate_id: FromPath[UUID]) -> Predi
 async def patch_predicate(
     db: Db, who: Who, predicate_id: FromPath[UUID], data: JSONBody[PredicatePatch]
 ) -> PredicateRead:
-    """pending can become active or deprecated, active can become deprecated. Making a predicate single-valued while
+    """pending can become active or deprecated, active can become deprecated. Activating a predicate, and changing an
+    active one, is for administrators and keys with the scope `predicates:admin`. Making a predicate single-valued while
     several values are valid at once is 409 with the facts, unless `resolve` is `latest`. Predicates of the installation
     are read-only (403)."""
     return await service.patch_predicate(db, who, predicate_id=predicate_id, data=data)

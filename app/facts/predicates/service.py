@@ -6,7 +6,8 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import Principal, new_id, require_project
+from app.access import Principal, new_id, require_project, require_whole_tenant
+from app.audit import events as audit
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -25,6 +26,9 @@ from app.facts.schemas import (
 )
 from app.outcomes import Outcome
 from app.paging import Page
+
+# The scope of keys that decide about predicates without being an administrator's.
+ACTIVATE = "predicates:admin"
 
 _SELECT_ONE = queries.select_predicates({"predicate_id"})
 
@@ -58,6 +62,20 @@ def _require_administrator(who: Principal) -> None:
     if not who.is_admin:
         raise Forbidden(
             "scope: only administrators can register or change predicates of the whole tenant.", code="wrong_key_kind"
+        )
+    require_whole_tenant(who, "scope: this predicate")
+
+
+def _may_activate(who: Principal) -> bool:
+    return who.is_admin or ACTIVATE in who.scopes
+
+
+def _require_activation(who: Principal, what: str) -> None:
+    if not _may_activate(who):
+        raise Forbidden(
+            f"{what} needs an admin key, or one with the scope {ACTIVATE}.",
+            code="missing_scope",
+            details={"needs": [ACTIVATE]},
         )
 
 
@@ -108,7 +126,12 @@ async def create_predicate(session: Session, who: Principal, *, data: PredicateC
         raise BadRequest("status: must be pending or active for a new predicate.")
     if data.scope == "tenant":
         _require_administrator(who)
-    row = _new_row(who, name, data)
+    if data.status == "active":
+        _require_activation(who, "status: registering an active predicate")
+    wanted = data.status
+    if wanted is msgspec.UNSET:
+        wanted = "active" if _may_activate(who) else "pending"
+    row = _new_row(who, name, data, wanted)
     place = {"tenant_id": who.tenant_id, "scope_key": row["scope_key"], "norm": name.norm}
     found = await queries.find_predicate_named(session, **place)
     created = found is None and await queries.insert_predicate(session, row=row)
@@ -116,12 +139,31 @@ async def create_predicate(session: Session, who: Principal, *, data: PredicateC
         found = await queries.find_predicate_named(session, **place)
     chosen = row["predicate_id"] if found is None else str(found["predicate_id"])
     shown = _present(_only(await session.query(_SELECT_ONE, _one(who, chosen))), who)
-    if not created and (shown.cardinality, shown.status) != (data.cardinality, data.status):
+    if created:
+        await audit.record(
+            session,
+            "admin_action",
+            key_id=who.key_id,
+            action="predicate_create",
+            predicate_id=chosen,
+            status=shown.status,
+            cardinality=shown.cardinality,
+            scope=shown.scope,
+        )
+    elif shown.cardinality != data.cardinality or not _agrees(who, shown, data):
         raise _exists(shown)
     return Outcome(PredicateCreated(predicate=shown, created=created), created=created)
 
 
-def _new_row(who: Principal, name: Name, data: PredicateCreate) -> Row:
+def _agrees(who: Principal, shown: PredicateRead, data: PredicateCreate) -> bool:
+    """Return whether a registered predicate has the status that is asked for."""
+    if data.status is msgspec.UNSET:
+        # Those who cannot activate asked for no status, and take one that was decided.
+        return shown.status == "active" or (shown.status == "pending" and not _may_activate(who))
+    return shown.status == data.status
+
+
+def _new_row(who: Principal, name: Name, data: PredicateCreate, status: str) -> Row:
     project_id = require_project(who)
     shared = data.scope == "tenant"
     now = datetime.now(UTC)
@@ -133,7 +175,7 @@ def _new_row(who: Principal, name: Name, data: PredicateCreate) -> Row:
         "canonical": name.shown,
         "canonical_norm": name.norm,
         "cardinality": data.cardinality,
-        "status": data.status,
+        "status": status,
         "created_at": now,
         "updated_at": now,
     }
@@ -172,7 +214,11 @@ async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, d
 
     async def write() -> PredicateRead:
         async with db.tenant(who) as session:
-            await _require_changeable(session, who, predicate_id)
+            held = await _require_changeable(session, who, predicate_id)
+            if status == "active" and held["status"] != "active":
+                _require_activation(who, "status: activating a predicate")
+            elif held["status"] == "active" and (status or "active", cardinality) != ("active", None):
+                _require_activation(who, "status: changing an active predicate")
             arguments = {
                 "predicate": str(predicate_id),
                 "cardinality": cardinality,
@@ -202,6 +248,11 @@ def _check_change(row: Row, status: str | None) -> None:
             f"status: cannot change from {row['now_status']} to {status}; pending can become active or deprecated, "
             "active can become deprecated.",
             code="predicate_transition",
+        )
+    if refused == "predicate_deprecated":
+        raise Conflict(
+            "cardinality: a deprecated predicate takes no more facts, so that its cardinality stays as it is.",
+            code="predicate_deprecated",
         )
     if refused == "predicate_global":
         raise _read_only()
@@ -240,6 +291,15 @@ async def add_alias(
     if row is None or str(row["predicate_id"]) != str(predicate_id):
         raise Conflict(f"alias: {name.shown} already names a predicate.", code="predicate_alias_taken")
     created = made is not None
+    if created:
+        await audit.record(
+            session,
+            "admin_action",
+            key_id=who.key_id,
+            action="predicate_alias_create",
+            predicate_id=str(predicate_id),
+            alias_id=str(row["alias_id"]),
+        )
     return Outcome(PredicateAliasCreated(alias=_present_alias(row), created=created), created=created)
 
 

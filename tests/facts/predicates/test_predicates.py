@@ -1,5 +1,6 @@
 """Predicates over HTTP: three scopes, registration on first use, and changes of status and cardinality."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -7,6 +8,8 @@ import httpx
 import psycopg
 import pytest
 
+from app.access import AGENT_SCOPES
+from tests.conftest import Tenancy
 from tests.facts.shared import body, entity, error, fact, history, ids, listed, new, note, predicate, read, write, year
 
 Superuser = psycopg.Connection[dict[str, Any]]
@@ -382,3 +385,105 @@ def test_entities_and_notes_survive_a_decision(robin: httpx.Client) -> None:
     closed = read(robin, held["fact_id"])
     assert (closed["evidence"], closed["subject"]["entity_id"]) == ([cited], subject["entity_id"])
     assert [link["note_id"] for link in history(robin, held["fact_id"])["supersessions"]] == [None]
+
+
+# Who decides
+
+
+@pytest.fixture
+def plain(tenancy: Tenancy, keys: dict[str, str], as_key: Callable[..., httpx.Client]) -> httpx.Client:
+    """An agent whose key has the scopes that agents get unless others are named."""
+    assert keys
+    return as_key(tenancy.key("acme", agent_id="plain", scopes=None))
+
+
+def test_an_agent_decides_about_predicates_only_with_the_scope(
+    plain: httpx.Client, robin: httpx.Client, admin: httpx.Client
+) -> None:
+    assert plain.get("/v1/whoami").json()["scopes"] == sorted(AGENT_SCOPES)
+    assert "predicates:admin" not in AGENT_SCOPES
+    answer = plain.post("/v1/predicates", json={"name": new(), "status": "active"})
+    assert error(answer) == (403, "missing_scope")
+    assert answer.json()["error"]["details"] == {"needs": ["predicates:admin"]}
+    waiting = plain.post("/v1/predicates", json={"name": new(), "cardinality": "single"}).json()["predicate"]
+    assert (waiting["status"], waiting["cardinality"]) == ("pending", "single")
+    again = plain.post("/v1/predicates", json={"name": waiting["name"], "cardinality": "single"})
+    assert (again.status_code, again.json()["created"]) == (200, False)
+    assert error(decide(plain, waiting["predicate_id"], status="active")) == (403, "missing_scope")
+    assert decide(plain, waiting["predicate_id"], cardinality="multi").status_code == 200, "a pending one, by everybody"
+    assert decide(robin, waiting["predicate_id"], status="active").json()["status"] == "active"
+    again = plain.post("/v1/predicates", json={"name": waiting["name"]})
+    assert (again.status_code, again.json()["predicate"]["status"]) == (200, "active")
+    for change in ({"cardinality": "single"}, {"status": "deprecated"}, {"status": "active", "cardinality": "single"}):
+        assert error(decide(plain, waiting["predicate_id"], **change)) == (403, "missing_scope")
+    assert decide(plain, waiting["predicate_id"], status="active").status_code == 200, "nothing changes"
+    assert decide(admin, waiting["predicate_id"], status="deprecated").status_code == 200
+    assert decide(plain, predicate(robin, status="pending")["predicate_id"], status="deprecated").status_code == 200
+
+
+def test_the_cardinality_of_a_deprecated_predicate_stays(robin: httpx.Client) -> None:
+    made = predicate(robin)["predicate_id"]
+    decide(robin, made, status="deprecated").raise_for_status()
+    assert error(decide(robin, made, cardinality="single")) == (409, "predicate_deprecated")
+    assert error(decide(robin, made, cardinality="single", status="deprecated")) == (409, "predicate_deprecated")
+    assert decide(robin, made, cardinality="multi").status_code == 200, "which it is"
+    assert one(robin, made)["cardinality"] == "multi"
+
+
+def test_new_predicates_and_aliases_are_in_the_audit_log(robin: httpx.Client, superuser: Superuser) -> None:
+    made = predicate(robin)["predicate_id"]
+    alias = robin.post(f"/v1/predicates/{made}/aliases", json={"alias": new()}).json()["alias"]["alias_id"]
+    robin.post(f"/v1/predicates/{made}/aliases", json={"alias": new()})
+    written = fact(robin, new(), new("likes"), "tea")
+    person = written["subject"]["entity_id"]
+    name = robin.post(f"/v1/entities/{person}/aliases", json={"alias": new()}).json()["alias"]["alias_id"]
+    fact(robin, new(), written["predicate"]["name"], "tea")
+    details = [row["details"] for row in superuser.execute("SELECT details FROM audit_log").fetchall()]
+    (registered,) = [one for one in details if one.get("action") == "predicate_create" and one["predicate_id"] == made]
+    assert (registered["status"], registered["cardinality"], registered["scope"]) == ("active", "multi", "project")
+    assert [one["predicate_id"] for one in details if one.get("alias_id") == alias] == [made]
+    assert [one["entity_id"] for one in details if one.get("alias_id") == name] == [person]
+    (first,) = [one for one in details if written["fact_id"] in one.get("fact_ids", [])]
+    assert first["predicates_created"] == [written["predicate"]["predicate_id"]]
+    assert len([one for one in details if written["predicate"]["predicate_id"] in str(one)]) == 1, "only the first use"
+
+
+def test_a_key_bound_to_a_project_leaves_the_predicates_of_the_tenant_alone(
+    admin: httpx.Client, robin: httpx.Client, tenancy: Tenancy, as_key: Callable[..., httpx.Client]
+) -> None:
+    bound = as_key(tenancy.key("acme", kind="admin", project_id="other"))
+    wide = predicate(admin, scope="tenant", status="pending")
+    path = f"/v1/predicates/{wide['predicate_id']}"
+    refused = [
+        bound.post("/v1/predicates", json={"name": new(), "scope": "tenant"}),
+        bound.patch(path, json={"status": "deprecated"}),
+        bound.patch(path, json={"cardinality": "single"}),
+        bound.post(f"{path}/aliases", json={"alias": new()}),
+    ]
+    for answer in refused:
+        assert error(answer) == (403, "project_forbidden")
+        assert "bound to no project" in answer.json()["error"]["message"]
+    assert one(admin, wide["predicate_id"])["status"] == "pending"
+    own = predicate(bound)
+    assert (own["scope"], own["status"]) == ("project", "active")
+    assert decide(bound, own["predicate_id"], cardinality="single").status_code == 200
+    assert decide(bound, predicate(robin)["predicate_id"], status="deprecated").status_code == 404
+    assert admin.patch(path, json={"status": "active"}).status_code == 200
+
+
+def test_a_key_bound_to_a_project_leaves_the_facts_of_others_alone(
+    robin: httpx.Client, tenancy: Tenancy, as_key: Callable[..., httpx.Client]
+) -> None:
+    bound = as_key(tenancy.key("acme", kind="admin", project_id="other"))
+    held = fact(robin, new(), new("knows"), {"entity": new()}, scope="org_shared")
+    second = entity(robin)["entity_id"]
+    subject = held["subject"]["entity_id"]
+    refused = [
+        bound.post(f"/v1/entities/{subject}/aliases", json={"alias": new()}),
+        bound.post(f"/v1/entities/{subject}/merge", json={"from": second}),
+        bound.post(f"/v1/facts/{held['fact_id']}/retract", json={}),
+        bound.patch(f"/v1/facts/{held['fact_id']}", json={"valid_to": year(2030)}),
+    ]
+    assert [answer.status_code for answer in refused] == [404] * 4
+    assert bound.get("/v1/facts", headers={"X-Project-Id": "default"}).status_code == 403
+    assert read(robin, held["fact_id"]) == held
