@@ -8,7 +8,9 @@ T = TypeVar("T")
 
 
 class Outcome(msgspec.Struct, Generic[T], frozen=True):
-    """The value a use case made or found; over HTTP `created` is 201, otherwise 200."""
+    """The value a use case made or found; over HTTP `created` is 201, `accepted` 202, otherwise 200."""
 
     value: T
     created: bool = True
+    accepted: bool = False
+    """Whether a job does the work, which the value names."""

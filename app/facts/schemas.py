@@ -105,10 +105,22 @@ class AliasCreated(Read, frozen=True, kw_only=True):
 
 
 class EntityMerged(Read, frozen=True, kw_only=True):
+    """Two entities that are one now; the counts are of facts that the caller can see."""
+
     entity: EntityRead
     merged: UUID
     facts_moved: int
     facts_folded: int
+
+
+class MergeAccepted(Read, frozen=True, kw_only=True):
+    """A merge that a job does, since the two entities have many facts."""
+
+    entity: EntityRead
+    """The one that stays, as it is before the merge."""
+    merging: UUID
+    """Id of the entity that goes into the other; it keeps resolving."""
+    job_id: UUID
 
 
 class PredicateCreate(Create, frozen=True, kw_only=True):

@@ -144,8 +144,9 @@ async def _run_unstored(db: Database, scope: Scope, use_case: UseCase) -> Encode
 
 
 def encode_outcome(outcome: Outcome[Any]) -> EncodedResponse:
-    """Return the response of an outcome: 201 when it was created, else 200."""
-    return EncodedResponse(201 if outcome.created else 200, msgspec.json.encode(outcome.value))
+    """Return the response of an outcome: 202 when a job does the work, 201 when it was created, else 200."""
+    status = 202 if outcome.accepted else 201 if outcome.created else 200
+    return EncodedResponse(status, msgspec.json.encode(outcome.value))
 
 
 def hash_request(query: bytes, body: bytes) -> bytes:

@@ -1,14 +1,16 @@
 -- Retracts facts: sets confidence 0 and the time on fact and edge, records what was retracted, and resolves their open
 -- conflicts. A fact that was wrong changes the history of its source. Runs with the rights of its caller.
--- Each join is a lookup by key from the given facts, however many they are: see place_facts.
+-- Planned for each call, by the number of facts: a plan that was kept for one fact would be wrong for thousands, and one
+-- from a small table for a large one.
 CREATE OR REPLACE FUNCTION mark_retracted(
     p_tenant text, p_project text, p_agent text, p_facts uuid[], p_kind text, p_reason text,
     p_moments timestamptz[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_custom_plan
 SET enable_seqscan = off
-SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
@@ -42,13 +44,11 @@ BEGIN
         FROM (
             SELECT k.conflict_id, min(u.moment) AS moment FROM unnest(p_facts, p_moments) u(fact_id, moment)
             CROSS JOIN LATERAL (
-                (SELECT c.conflict_id FROM fact_conflicts c
-                 WHERE c.tenant_id = p_tenant AND c.fact_a BETWEEN u.fact_id AND u.fact_id AND c.status = 'open'
-                 ORDER BY c.fact_a)
+                SELECT c.conflict_id FROM fact_conflicts c
+                WHERE c.tenant_id = p_tenant AND c.fact_a = u.fact_id AND c.status = 'open'
                 UNION ALL
-                (SELECT c.conflict_id FROM fact_conflicts c
-                 WHERE c.tenant_id = p_tenant AND c.fact_b BETWEEN u.fact_id AND u.fact_id AND c.status = 'open'
-                 ORDER BY c.fact_b)
+                SELECT c.conflict_id FROM fact_conflicts c
+                WHERE c.tenant_id = p_tenant AND c.fact_b = u.fact_id AND c.status = 'open'
             ) k GROUP BY k.conflict_id
         ) k
         WHERE c.tenant_id = p_tenant AND c.conflict_id = k.conflict_id

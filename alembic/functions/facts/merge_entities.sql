@@ -1,6 +1,7 @@
 -- Merges two entities: facts, edges, mentions and aliases of p_from become those of p_into, which gets its name as an
 -- alias; p_from stays as a pointer. Beliefs that are now the same become one fact with the evidence of both, and
--- timelines that are now one are put in order. One transaction, one audit event.
+-- timelines that are now one are put in order. One transaction, one audit event. Counts only facts that the caller can
+-- see, so that nothing tells of those of others.
 CREATE OR REPLACE FUNCTION merge_entities(p_from uuid, p_into uuid, p_key text)
 RETURNS TABLE (refused text, facts_moved bigint, facts_folded bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -13,7 +14,9 @@ DECLARE
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_refused text;
     v_now timestamptz;
+    v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_facts uuid[];
+    v_merged uuid[];
     v_moved bigint;
     v_folded bigint;
 BEGIN
@@ -23,19 +26,17 @@ BEGIN
         RETURN;
     END IF;
     v_now := clock_timestamp();
-    v_folded := merge_duplicates(v_tenant, v_project, v_agent, ARRAY(
-        SELECT f.fact_id FROM graph_facts f
-        WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL AND f.suppression = 0
-          AND (f.subject_entity_id IN (p_from, p_into) OR f.object_entity_id IN (p_from, p_into))),
-        p_from, p_into, v_now);
-    -- Hidden facts are not counted, so that nothing shows that they exist.
-    SELECT count(*) INTO v_moved FROM graph_facts f
-    WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
-      AND (f.subject_entity_id = p_from OR f.object_entity_id = p_from);
+    v_merged := merge_duplicates(
+        v_tenant, v_project, v_agent, find_mergeable(v_tenant, v_project, p_from, p_into), p_from, p_into, v_now);
     v_facts := move_facts(v_tenant, v_project, p_from, p_into, v_now);
+    SELECT count(*) INTO v_moved FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.suppression = 0
+      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
+    SELECT count(*) INTO v_folded FROM graph_facts f
+    WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_merged)
+      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
     PERFORM move_names(v_tenant, v_project, p_from, p_into, v_now);
     PERFORM move_mentions(v_tenant, p_from, p_into);
-    PERFORM refresh_fact_terms(v_tenant, v_project, v_facts);
     PERFORM queue_units(v_tenant, v_project, 'fact', v_facts);
     PERFORM drop_cards(v_tenant, ARRAY(
         SELECT c.card_id FROM memory_cards c WHERE c.tenant_id = v_tenant AND c.entity_id IN (p_from, p_into)));

@@ -10,6 +10,10 @@ PUT_ENTITY = text("SELECT * FROM put_entity(CAST(:id AS uuid), :canonical, :norm
 PUT_ALIAS = text("SELECT * FROM put_alias(CAST(:entity AS uuid), CAST(:id AS uuid), :alias, :norm)")
 # Merge two entities into one.
 MERGE_ENTITIES = text("SELECT * FROM merge_entities(CAST(:source AS uuid), CAST(:target AS uuid), :key)")
+# Whether two entities can be merged, and how many facts they have, up to a number.
+MEASURE_MERGE = text("SELECT * FROM measure_merge(CAST(:source AS uuid), CAST(:target AS uuid), :most)")
+# A merge of many facts takes as long as it takes.
+NO_TIMEOUT = text("SET LOCAL statement_timeout = 0")
 
 # The entity of an id: itself, or the one it was merged into.
 BY_ID = """(SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m

@@ -17,6 +17,7 @@ from app.facts.schemas import (
     EntityMerge,
     EntityMerged,
     EntityRead,
+    MergeAccepted,
 )
 from app.inputs import parse_moment
 from app.paging import Page
@@ -106,12 +107,14 @@ async def add_entity_alias(
     status_code=200,
     summary="Merge two entities into one",
     tags=["entities"],
+    responses=also(202, MergeAccepted, "They have more than 5,000 facts: a job merges them."),
 )
 async def merge_entity(
     db: Db, who: Who, idempotent: Idempotent, entity_id: FromPath[UUID], data: JSONBody[EntityMerge]
 ) -> Response[EntityMerged]:
     """Facts, edges, mentions and aliases move in one transaction; facts that then say the same become one fact with
-    the evidence of both. The old id and name keep resolving. Recorded in the audit log."""
+    the evidence of both. The old id and name keep resolving. Recorded in the audit log. Two entities with more than
+    5,000 facts are merged by a job: follow it by `GET /v1/jobs/{job_id}`; the same request again names the same job."""
     return respond(
         await idempotent.run(
             db, who, lambda session: service.merge_entity(session, who, entity_id=entity_id, data=data)

@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
 from app.db.database import Database, Row, Session
-from app.errors import BadRequest, Conflict, NotFound
+from app.db.retries import retried
+from app.errors import AppError, BadRequest, Conflict, NotFound
 from app.facts.as_of import HELD, hold_notices, look_back
 from app.facts.entities import queries
 from app.facts.names import Name, as_id, entity_name, normalize_entity_name, plain_text
@@ -24,11 +25,17 @@ from app.facts.schemas import (
     EntityMerge,
     EntityMerged,
     EntityRead,
+    MergeAccepted,
     TombstoneNotice,
 )
+from app.jobs.queue import NewJob, enqueue
+from app.jobs.registry import Job, PermanentFailure
 from app.outcomes import Outcome
 from app.paging import Page
 from app.read_context import ReadContext
+
+# Merges of more facts than this are done by a job: a request may take a minute.
+MERGED_AT_ONCE = 5000
 
 
 def present_entity(row: Row) -> EntityRead:
@@ -221,13 +228,28 @@ async def add_alias(session: Session, who: Principal, *, entity_id: UUID, data: 
 
 async def merge_entity(
     session: Session, who: Principal, *, entity_id: UUID, data: EntityMerge
-) -> Outcome[EntityMerged]:
-    """Merge two entities into one, with the facts, edges, mentions and aliases of both."""
+) -> Outcome[EntityMerged] | Outcome[MergeAccepted]:
+    """Merge two entities into one, with the facts, edges, mentions and aliases of both; by a job if they are many."""
     if (data.into is None) == (data.source is None):
         raise BadRequest("into: give either into (the entity that stays) or from (the entity to merge), not both.")
     source, target = (entity_id, data.into) if data.into is not None else (data.source, entity_id)
-    arguments = {"source": str(source), "target": str(target), "key": who.key_id}
-    row = await session.row(queries.MERGE_ENTITIES, arguments)
+    pair = {"source": str(source), "target": str(target)}
+    measured = await session.row(queries.MEASURE_MERGE, {**pair, "most": MERGED_AT_ONCE + 1})
+    assert measured is not None
+    _check_merge(measured["refused"])
+    if measured["facts"] > MERGED_AT_ONCE:
+        job = NewJob(
+            kind="entity_merge",
+            payload={**pair, "key": who.key_id},
+            # The same two, whichever of them stays: the second merge would be of an entity that is gone.
+            dedupe_key=":".join(sorted(pair.values())),
+        )
+        job_id = await enqueue(session, who, job=job)
+        accepted = MergeAccepted(
+            entity=await _read(session, who, str(target)), merging=UUID(str(source)), job_id=UUID(job_id)
+        )
+        return Outcome(accepted, created=False, accepted=True)
+    row = await session.row(queries.MERGE_ENTITIES, {**pair, "key": who.key_id})
     assert row is not None
     _check_merge(row["refused"])
     merged = EntityMerged(
@@ -237,6 +259,29 @@ async def merge_entity(
         facts_folded=row["facts_folded"],
     )
     return Outcome(merged, created=False)
+
+
+async def run_merge_job(job: Job) -> None:
+    """Merge two entities with many facts in one transaction; fail for good when they cannot be merged any more."""
+    if "source" not in job.payload:
+        # An erasure removed the payload.
+        async with job.finishing():
+            job.result = {"skipped": "entity_gone"}
+        return
+
+    async def merge() -> None:
+        async with job.finishing() as session:
+            await session.execute(queries.NO_TIMEOUT)
+            row = await session.row(queries.MERGE_ENTITIES, job.payload)
+            assert row is not None
+            try:
+                _check_merge(row["refused"])
+            except AppError as problem:
+                raise PermanentFailure(f"{problem.code}: {problem.message}") from problem
+            # Without counts: everybody in the project can read the job, and not every fact.
+            job.result = {"entity_id": job.payload["target"], "merged": job.payload["source"]}
+
+    await retried(merge)
 
 
 def _check_merge(refused: str | None) -> None:

@@ -673,3 +673,22 @@ def test_what_no_recorded_pair_is_left_of_still_contradicts(robin: httpx.Client)
         robin.post(f"/v1/facts/{claim}/retract", json={}).raise_for_status()
     (held,) = listed(robin, entity=subject, include_contradicted=False)
     assert (held["fact_id"], held["contradicted"]) == (sure, False)
+
+
+def test_many_contradicting_values_are_retracted_at_once(robin: httpx.Client, superuser: Superuser) -> None:
+    subject, name = new(), new("born in")
+    claims = crowd(robin, subject, name, 60, confidence=0.5)
+    other = fact(robin, subject, name, "Bern", scope="public")["fact_id"]
+    sent = {"subject": subject, "predicate": name, "reason": "made up"}
+    answer = robin.post("/v1/facts/retract", json=sent)
+    assert answer.json()["retracted"] == sorted(claims)
+    rows = superuser.execute(
+        "SELECT DISTINCT kind, reason, confidence_before, retracted_by FROM fact_retractions "
+        "WHERE fact_id = ANY (%s::uuid[])",
+        (claims,),
+    ).fetchall()
+    assert [tuple(row.values()) for row in rows] == [("retracted", "made up", 0.5, "robin")]
+    still = "SELECT count(*) AS open FROM fact_conflicts WHERE status = 'open' AND fact_a = ANY (%s::uuid[])"
+    assert superuser.execute(still, (claims,)).fetchone() == {"open": 0}
+    assert ids(listed(robin, entity=subject)) == [other]
+    assert robin.post("/v1/facts/retract", json=sent).json()["retracted"] == []

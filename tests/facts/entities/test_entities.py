@@ -8,11 +8,13 @@ import psycopg
 import pytest
 
 from app.facts.names import is_uri, last_segment, normalize_entity_name
+from tests.conftest import TestDatabase
 from tests.facts.shared import (
     body,
     entity,
     error,
     fact,
+    finish_job,
     history,
     ids,
     listed,
@@ -404,6 +406,76 @@ def test_private_facts_of_others_are_merged_without_being_shown(
     assert ids(listed(wren, entity=into["entity_id"])) == [theirs["fact_id"]]
     rows = superuser.execute("SELECT FROM graph_facts WHERE subject_entity_id = %s", (source["entity_id"],))
     assert rows.fetchall() == []
+
+
+def test_a_merge_counts_only_facts_that_its_caller_sees(robin: httpx.Client, wren: httpx.Client) -> None:
+    into, source, name = entity(robin), entity(robin), predicate(robin)["name"]
+    for client in (robin, wren):
+        for one in (into, source):
+            fact(client, one["canonical"], name, "tea", scope="agent_private")
+        fact(client, source["canonical"], name, new("milk"), scope="agent_private")
+    shared = fact(robin, source["canonical"], name, "water")
+    answer = merge(robin, into, source)
+    assert (answer["facts_moved"], answer["facts_folded"]) == (3, 1)
+    assert len(listed(wren, entity=into["entity_id"])) == 3, "theirs moved all the same"
+    assert shared["fact_id"] in ids(listed(wren, entity=into["entity_id"]))
+
+
+def many_facts(superuser: Superuser, one: dict[str, Any], predicate_id: str, count: int) -> None:
+    """Plain values of an entity, inserted directly."""
+    superuser.execute(
+        "INSERT INTO graph_facts (tenant_id, fact_id, project_id, agent_id, scope, owner_key, subject_entity_id, "
+        "predicate, predicate_id, object_value, object_hash, value_type, confidence, source_trust, fact_hash, hlc, "
+        "single_valued, valid_from, created_at, updated_at) "
+        "SELECT 'acme', gen_random_uuid(), 'default', 'robin', 'project_shared', '', %(subject)s::uuid, 'p', "
+        "%(predicate)s::uuid, "
+        "'value ' || n, sha256(convert_to('string' || chr(10) || 'value ' || n, 'UTF8')), 'string', .5, .5, "
+        "sha256(convert_to(n || %(subject)s::uuid::text, 'UTF8')), '1', false, now(), now(), now() "
+        "FROM generate_series(1, %(count)s) n",
+        {"subject": one["entity_id"], "predicate": predicate_id, "count": count},
+    )
+
+
+def test_entities_with_many_facts_are_merged_by_a_job(
+    robin: httpx.Client, superuser: Superuser, database: TestDatabase
+) -> None:
+    into, source, relation = entity(robin), entity(robin), predicate(robin)
+    many_facts(superuser, source, relation["predicate_id"], 4998)
+    many_facts(superuser, into, relation["predicate_id"], 2)
+    edge = fact(robin, new(), relation["name"], {"entity": source["canonical"]})
+    path, sent = f"/v1/entities/{into['entity_id']}/merge", {"from": source["entity_id"]}
+    answer = robin.post(path, json=sent)
+    assert answer.status_code == 202, answer.text
+    accepted = answer.json()
+    assert set(accepted) == {"entity", "merging", "job_id"}
+    assert (accepted["entity"]["entity_id"], accepted["merging"]) == (into["entity_id"], source["entity_id"])
+    assert get(robin, source["entity_id"])["entity_id"] == source["entity_id"], "not yet"
+    assert robin.post(path, json=sent).json()["job_id"] == accepted["job_id"], "the same job"
+    assert finish_job(database, superuser, accepted["job_id"])["status"] == "completed"
+    job = robin.get(f"/v1/jobs/{accepted['job_id']}").json()
+    assert (job["status"], job["kind"]) == ("completed", "entity_merge")
+    assert job["result"] == {"entity_id": into["entity_id"], "merged": source["entity_id"]}
+    assert get(robin, source["entity_id"])["entity_id"] == into["entity_id"]
+    assert read(robin, edge["fact_id"])["object"]["entity"]["entity_id"] == into["entity_id"]
+    counts = superuser.execute(
+        "SELECT count(*) AS facts, count(*) FILTER (WHERE retracted_at IS NULL) AS live, max(mentions) AS mentions "
+        "FROM graph_facts WHERE subject_entity_id = %s",
+        (into["entity_id"],),
+    ).fetchone()
+    assert counts == {"facts": 5000, "live": 4998, "mentions": 2}
+    assert error(robin.post(path, json=sent)) == (409, "entity_merged")
+
+
+def test_a_merge_that_became_impossible_fails_with_its_reason(
+    robin: httpx.Client, superuser: Superuser, database: TestDatabase
+) -> None:
+    into, source, third = entity(robin), entity(robin), entity(robin)
+    many_facts(superuser, source, predicate(robin)["predicate_id"], 5001)
+    job_id = robin.post(f"/v1/entities/{into['entity_id']}/merge", json={"from": source["entity_id"]}).json()["job_id"]
+    merge(robin, third, into)
+    failed = finish_job(database, superuser, job_id)
+    assert (failed["status"], failed["attempts"]) == ("failed", 1)
+    assert "entity_merged" in failed["last_error"]
 
 
 def test_what_cannot_be_merged_is_refused(robin: httpx.Client, rival: httpx.Client, elsewhere: httpx.Client) -> None:
