@@ -83,7 +83,13 @@ def test_each_act_writes_its_line(robin: httpx.Client, admin: httpx.Client, data
         ("fact_read", ""),
         ("tombstone_revoked", ""),
     ]
-    assert found[0]["details"] == {"action": "assert", "created": 1, "reused": 0, "fact_ids": [one["fact_id"]]}
+    assert found[0]["details"] == {
+        "action": "assert",
+        "created": 1,
+        "reused": 0,
+        "fact_ids": [one["fact_id"]],
+        "predicates_created": [one["predicate"]["predicate_id"]],
+    }
     assert found[1]["details"]["created"] == 3
     assert found[12]["details"]["fact_ids"] == [one["fact_id"]]
     said = json.dumps(found).lower()

@@ -77,7 +77,9 @@ BEGIN
         SELECT v_tenant, make_id(), v_project, 'fact_write', p_key, v_agent, jsonb_build_object(
                    'action', 'assert', 'created', count(*) FILTER (WHERE w.is_new),
                    'reused', count(*) FILTER (WHERE NOT w.is_new AND d.confidence > 0),
-                   'retracted', count(*) FILTER (WHERE d.confidence = 0), 'fact_ids', jsonb_agg(w.fact_id))
+                   'fact_ids', jsonb_agg(w.fact_id))
+                   || CASE WHEN min(d.confidence) > 0 THEN '{}'
+                           ELSE jsonb_build_object('retracted', count(*) FILTER (WHERE d.confidence = 0)) END
                    || coalesce((SELECT jsonb_build_object('predicates_created', jsonb_agg(n.new_id))
                                 FROM json_to_recordset(p_predicates) AS n(ref int, new_id uuid)
                                 WHERE n.new_id = v_predicates[n.ref] HAVING count(*) > 0), '{}'), v_now
