@@ -16,9 +16,19 @@ MAX_TOKEN_LENGTH = MAX_CURSOR_LENGTH
 
 
 class Confirmation:
-    """The token of one deletion by one caller; `request` is what selects the rows."""
+    """The token of one deletion by one caller; `request` is what selects the rows, `noun` what they are called."""
 
-    def __init__(self, signer: CursorSigner, who: Principal, action: str, *, token: str | None, **request: Any) -> None:
+    def __init__(
+        self,
+        signer: CursorSigner,
+        who: Principal,
+        action: str,
+        *,
+        token: str | None,
+        noun: str = "notes",
+        **request: Any,
+    ) -> None:
+        self._noun = noun
         self._signer = signer
         self._token = token
         given = sorted((name, str(value)) for name, value in request.items() if value is not None)
@@ -38,8 +48,8 @@ class Confirmation:
             return
         if self._token is None:
             raise Conflict(
-                f"This would delete {len(found)} notes. To confirm that, repeat the request with the confirm_token of "
-                "these details.",
+                f"This would delete {len(found)} {self._noun}. To confirm that, repeat the request with the "
+                "confirm_token of these details.",
                 code="confirmation_required",
                 details={"count": len(found), "confirm_token": self.issue(found)},
             )
@@ -56,8 +66,8 @@ class Confirmation:
             ) from problem
         if digest != _digest(found):
             raise Conflict(
-                f"What would be deleted has changed since the token was issued: {count} notes then, {len(found)} now. "
-                "Look at them again and ask for a new token.",
+                f"What would be deleted has changed since the token was issued: {count} {self._noun} then, "
+                f"{len(found)} now. Look at them again and ask for a new token.",
                 code="confirmation_outdated",
                 details={"count": len(found), "confirmed": count},
             )

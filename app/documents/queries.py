@@ -198,6 +198,15 @@ async def list_owned_notes(session: Session, *, tenant_id: str, document_id: str
     return [str(row["note_id"]) for row in rows]
 
 
+async def delete_in_garden(session: Session, *, tenant_id: str, garden_id: str, now: datetime) -> int:
+    """Mark the live documents of a garden as deleted and return how many there were."""
+    statement = update(documents).where(c.tenant_id == tenant_id, c.garden_id == garden_id, c.deleted_at.is_(None))
+    rows = await session.rows(
+        statement.values(deleted_at=now, raw_content=None, updated_at=now).returning(c.document_id)
+    )
+    return len(rows)
+
+
 async def put_links(session: Session, *, rows: list[Row]) -> None:
     """Insert or replace the notes of chunks."""
     statement = upsert(document_notes).values(rows)

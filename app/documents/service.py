@@ -174,6 +174,13 @@ async def delete_document(
     await retried(write)
 
 
+async def delete_in_garden(session: Session, who: Principal, *, garden_id: UUID) -> int:
+    """Delete the documents of a garden, whose notes the caller has deleted; return how many there were."""
+    return await queries.delete_in_garden(
+        session, tenant_id=who.tenant_id, garden_id=str(garden_id), now=datetime.now(UTC)
+    )
+
+
 async def retry_document(db: Database, who: Principal, *, document_id: UUID) -> DocumentRetried:
     """Queue a failed document again; raise Conflict when it has not failed."""
     settings = await find_settings(db, who)
@@ -195,7 +202,7 @@ async def _lock(session: Session, who: Principal, document_id: UUID) -> Row:
         raise document_not_found()
     if document["garden_id"] is not None:
         garden = UUID(str(document["garden_id"]))
-        await gardens.require_writable(session, who, garden_id=garden, scope=document["scope"])
+        await gardens.require_writable(session, who, garden_id=garden, existing=True)
     return document
 
 

@@ -3,10 +3,11 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from litestar import Response, Router, get, post
+from litestar import Response, Router, delete, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from app.erasure import tombstones
+from app.confirmations import Confirmation
+from app.erasure import gardens, tombstones
 from app.erasure.schemas import (
     Receipt,
     TombstoneCreate,
@@ -16,12 +17,14 @@ from app.erasure.schemas import (
     TombstoneRevoke,
     TombstoneRevoked,
 )
+from app.errors import BadRequest
 from app.paging import Page
 from app.web.auth import Access
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 # The use cases check for administrators themselves, with an error code of their own.
 ADMIN = Access(work="admin")
+WRITE = Access(work="write", scopes=("notes:write", "facts:write", "admin"))
 
 
 @post("/tombstones", opt={"access": ADMIN}, summary="Hide or erase an entity", tags=["forgetting"])
@@ -88,5 +91,50 @@ async def get_receipt(db: Db, who: Who, tombstone_id: FromPath[UUID]) -> Receipt
     return await tombstones.get_receipt(db, who, tombstone_id=tombstone_id)
 
 
-handlers: list[Any] = [create_tombstone, list_tombstones, get_tombstone, revoke_tombstone, get_receipt]
+@delete("/gardens/{garden_id:uuid}", opt={"access": WRITE}, summary="Delete a garden", tags=["gardens"])
+async def delete_garden(
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    garden_id: FromPath[UUID],
+    reason: Annotated[
+        str | None, QueryParameter(max_length=500, description="Why the garden is deleted; required.")
+    ] = None,
+    contents: Annotated[
+        gardens.Contents,
+        QueryParameter(
+            description="keep: what is in it stays, visible to its creator and to administrators. delete: its notes "
+            "and documents are deleted and its facts retracted."
+        ),
+    ] = "keep",
+    force: Annotated[bool, QueryParameter(description="Delete its contents even if a note is pinned.")] = False,
+    confirm_token: ConfirmToken = None,
+) -> None:
+    """Only for admins of the garden. Requires a reason. All members lose access, and the slug is free again. With
+    `contents=delete` its notes can be recovered for 30 days by its creator and by administrators; its facts stay
+    retracted. More than 25 notes and facts need a `confirm_token`, which 409 `confirmation_required` carries."""
+    if not reason or not reason.strip():
+        raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
+    confirmation = Confirmation(
+        cursors,
+        who,
+        "delete_garden",
+        token=confirm_token,
+        noun="notes and facts",
+        garden_id=garden_id,
+        contents=contents,
+        force=force,
+    )
+    await gardens.delete_garden(
+        db,
+        who,
+        garden_id=garden_id,
+        contents=contents,
+        reason=reason,
+        force=force,
+        confirmation=confirmation,
+    )
+
+
+handlers: list[Any] = [create_tombstone, list_tombstones, get_tombstone, revoke_tombstone, get_receipt, delete_garden]
 router = Router(path="/", route_handlers=handlers)

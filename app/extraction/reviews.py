@@ -122,7 +122,7 @@ async def reject(db: Database, who: Principal, *, review_id: UUID, data: ReviewD
         assert review is not None
         if review["garden_id"] is not None:
             garden = UUID(str(review["garden_id"]))
-            await gardens.require_writable(session, who, garden_id=garden, scope=review["scope"])
+            await gardens.require_writable(session, who, garden_id=garden, existing=True)
         return ReviewDecided(review=await _decide(session, who, review, "rejected", data))
 
 

@@ -22,6 +22,11 @@ RETRACT_FACTS = text(
     "SELECT * FROM retract_facts(CAST(:facts AS uuid[]), CAST(:subject AS uuid), CAST(:predicate AS uuid), :scope, "
     ":reason, :admin, :key)"
 )
+# The live facts of a garden.
+LIVE_IN_GARDEN = text(
+    "SELECT f.fact_id FROM graph_facts f WHERE f.tenant_id = :tenant AND f.project_id = :project "
+    "AND f.garden_id = CAST(:garden AS uuid) AND f.retracted_at IS NULL ORDER BY f.fact_id"
+)
 # Change the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
 # Queue the rebuild of the cards that show these facts.

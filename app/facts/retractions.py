@@ -72,6 +72,19 @@ async def _resolve(session: Session, who: Principal, *, subject: str, predicate:
     return {"subject": str(entity["entity_id"]), "predicate": str(named["predicate_id"])}
 
 
+async def list_in_garden(session: Session, who: Principal, *, garden_id: UUID) -> list[str]:
+    """Return the live facts of a garden that the caller can see."""
+    place = {"tenant": who.tenant_id, "project": require_project(who), "garden": str(garden_id)}
+    return [str(row["fact_id"]) for row in await session.rows(queries.LIVE_IN_GARDEN, place)]
+
+
+async def retract_named(session: Session, who: Principal, *, fact_ids: list[str], reason: str) -> None:
+    """Retract facts by their ids, as far as the caller may."""
+    if fact_ids:
+        arguments = {**_BY_ID, "facts": fact_ids, "reason": reason, **audit_arguments(who)}
+        await session.rows(queries.RETRACT_FACTS, arguments)
+
+
 async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactPatch) -> FactRead:
     """Change the end of a fact as far as its timeline allows; every earlier end stays on record."""
     if data.derived_from is not msgspec.UNSET:

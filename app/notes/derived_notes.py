@@ -157,7 +157,7 @@ async def _lock_target(session: Session, who: Principal, target: TargetNote) -> 
     if note["pinned"]:
         return None, "target_pinned"
     if note["garden_id"] is not None and who.key_id != PIPELINE:
-        await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), scope=note["scope"])
+        await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), existing=True)
     return note, None
 
 

@@ -35,7 +35,7 @@ async def forget_notes(db: Database, who: Principal, *, data: NotesForget, signe
         async with db.tenant(who) as session:
             await session.execute(queries.NO_TIMEOUT)
             if data.filter.garden_id is not None:
-                await gardens.require_writable(session, who, garden_id=data.filter.garden_id)
+                await gardens.require_writable(session, who, garden_id=data.filter.garden_id, existing=True)
             selected = await _select(session, who, filters, force=data.force, lock=not data.dry_run)
             if data.dry_run:
                 return await _preview(session, who, selected, confirmation)
@@ -57,6 +57,15 @@ async def forget_notes(db: Database, who: Principal, *, data: NotesForget, signe
     return await retried(write)
 
 
+async def list_in_garden(session: Session, who: Principal, *, garden_id: UUID) -> list[str]:
+    """Lock the live notes of a garden and return their ids, or raise BadRequest for too many."""
+    rows = await queries.list_matching(
+        session, who, filters={"garden_id": str(garden_id)}, limit=MAX_NOTES + 1, lock=True
+    )
+    _check_count(rows, "garden_id")
+    return [str(row["note_id"]) for row in rows]
+
+
 class _Selected(msgspec.Struct, frozen=True, kw_only=True):
     """The notes that match and may be deleted, their derived notes, and how many were left out as pinned."""
 
@@ -68,11 +77,7 @@ class _Selected(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _select(session: Session, who: Principal, filters: dict[str, Any], *, force: bool, lock: bool) -> _Selected:
     rows = await queries.list_matching(session, who, filters=filters, limit=MAX_NOTES + 1, lock=lock)
-    if len(rows) > MAX_NOTES:
-        raise BadRequest(
-            f"filter: more than {MAX_NOTES:,} notes match; narrow it, for example with since and until.",
-            code="too_many_notes",
-        )
+    _check_count(rows, "filter")
     ids = [str(row["note_id"]) for row in rows]
     found = await queries.list_family(session, tenant_id=who.tenant_id, note_ids=ids)
     kept = {str(row["source"]) for row in found if row["pinned"] and not force}
@@ -82,6 +87,14 @@ async def _select(session: Session, who: Principal, filters: dict[str, Any], *, 
         family=sorted({str(row["note_id"]) for row in found if str(row["source"]) not in kept}),
         pinned=len(kept),
     )
+
+
+def _check_count(rows: list[Row], field: str) -> None:
+    if len(rows) > MAX_NOTES:
+        raise BadRequest(
+            f"{field}: more than {MAX_NOTES:,} notes match; delete some first, by a filter with since and until.",
+            code="too_many_notes",
+        )
 
 
 async def _preview(session: Session, who: Principal, selected: _Selected, confirmation: Confirmation) -> NotesForgotten:

@@ -252,7 +252,7 @@ async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: 
     if note is None or (note["deleted_at"] is not None and not deleted):
         raise note_not_found()
     if note["garden_id"] is not None:
-        await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), scope=note["scope"])
+        await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), existing=True)
     if deleted and note["deleted_at"] is None:
         raise Conflict("This note is not deleted.", code="not_deleted")
     if if_version is not None and if_version != note["version"]:

@@ -29,7 +29,7 @@ TYPES = (
 _LIST_OF_TYPES = ", ".join(f"'{name}'" for name in TYPES)
 
 # No foreign keys to project or garden: each insert would lock that row for its transaction. The policy restricts
-# tenant, project and garden to the caller's scope, and gardens are never deleted.
+# tenant, project and garden to the caller's scope, and rows of gardens are never deleted.
 memory_notes = Table(
     "memory_notes",
     metadata,

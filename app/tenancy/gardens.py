@@ -28,7 +28,8 @@ from app.tenancy.schemas import (
 
 
 def _present(row: Row) -> GardenRead:
-    fields: dict[str, Any] = {**row, "garden_id": UUID(str(row["garden_id"]))}
+    fields: dict[str, Any] = {name: row[name] for name in GardenRead.__struct_fields__}
+    fields["garden_id"] = UUID(str(row["garden_id"]))
     return GardenRead(**fields)
 
 
@@ -140,11 +141,35 @@ async def _record(session: Session, who: Principal, action: str, *, garden_id: U
     await audit.record(session, "garden_write", key_id=who.key_id, action=action, garden_id=str(garden_id), **details)
 
 
-async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *, lock: bool = False) -> tuple[Row, str]:
-    """Return the garden and the caller's role in it, or raise NotFound or Forbidden."""
+async def delete_garden(session: Session, who: Principal, *, garden_id: UUID, **details: Any) -> None:
+    """Delete a garden whose contents are dealt with; what stays in it is visible to its creator and to administrators.
+
+    `details` go to the audit log.
+    """
+    garden, role = await _garden_and_role(session, who, garden_id, lock=True)
+    _require_admin(role)
+    place = {"tenant_id": who.tenant_id, "garden_id": str(garden_id)}
+    now = datetime.now(UTC)
+    await queries.delete_members(session, **place)
+    owner = {"agent_id": garden["created_by"], "role": "admin", "added_by": who.agent_id, "added_at": now}
+    await queries.upsert_member(session, row={**place, "project_id": who.project_id, **owner})
+    await queries.update_garden(session, **place, deleted_at=now)
+    await _record(session, who, "delete", garden_id=garden_id, **details)
+
+
+async def require_deletable(session: Session, who: Principal, *, garden_id: UUID) -> None:
+    """Lock a garden and raise NotFound, or Forbidden unless the caller is one of its admins."""
+    _, role = await _garden_and_role(session, who, garden_id, lock=True)
+    _require_admin(role)
+
+
+async def _garden_and_role(
+    session: Session, who: Principal, garden_id: UUID, *, lock: bool = False, deleted: bool = False
+) -> tuple[Row, str]:
+    """Return the garden and the caller's role in it, or raise NotFound or Forbidden; `deleted`: a deleted one too."""
     address = {"tenant_id": who.tenant_id, "garden_id": str(garden_id)}
     garden = await queries.find_garden(session, **address, lock=lock)
-    if garden is None:
+    if garden is None or (garden["deleted_at"] is not None and not deleted):
         raise NotFound("There is no such garden.", code="garden_not_found")
     if who.is_admin:
         return garden, "admin"
@@ -154,9 +179,14 @@ async def _garden_and_role(session: Session, who: Principal, garden_id: UUID, *,
     return garden, member["role"]
 
 
-async def require_writable(session: Session, who: Principal, *, garden_id: UUID, scope: str | None = None) -> None:
-    """Raise Forbidden unless the caller may write to the garden, NotFound, or Unprocessable for another scope."""
-    garden, role = await _garden_and_role(session, who, garden_id)
+async def require_writable(
+    session: Session, who: Principal, *, garden_id: UUID, scope: str | None = None, existing: bool = False
+) -> None:
+    """Raise Forbidden unless the caller may write to the garden, NotFound, or Unprocessable for another scope.
+
+    `existing`: to what is there already, which its owner may change and delete in a deleted garden too.
+    """
+    garden, role = await _garden_and_role(session, who, garden_id, deleted=existing)
     if role == "reader":
         raise Forbidden("garden_id: readers of a garden cannot write to it.", code="garden_forbidden")
     if scope is not None and garden["scope"] != scope:
@@ -168,7 +198,7 @@ async def require_writable(session: Session, who: Principal, *, garden_id: UUID,
 
 async def require_readable(session: Session, who: Principal, *, garden_id: UUID) -> None:
     """Raise NotFound for an unknown garden and Forbidden for one the caller is not a member of."""
-    await _garden_and_role(session, who, garden_id)
+    await _garden_and_role(session, who, garden_id, deleted=True)
 
 
 def _require_admin(role: str) -> None:

@@ -167,8 +167,10 @@ async def insert_garden(session: Session, *, row: dict[str, Any]) -> dict[str, A
 
 
 async def find_garden(session: Session, *, tenant_id: str, garden_id: str, lock: bool = False) -> dict[str, Any] | None:
-    """Return one garden, or None; with `lock`, concurrent changes of its members wait."""
-    statement = select(*GARDEN_COLUMNS).where(gardens.c.tenant_id == tenant_id, gardens.c.garden_id == garden_id)
+    """Return one garden, deleted or not, or None; with `lock`, concurrent changes of its members wait."""
+    statement = select(*GARDEN_COLUMNS, gardens.c.deleted_at).where(
+        gardens.c.tenant_id == tenant_id, gardens.c.garden_id == garden_id
+    )
     return await session.row(statement.with_for_update() if lock else statement)
 
 
@@ -186,7 +188,11 @@ async def update_garden(session: Session, *, tenant_id: str, garden_id: str, **v
 
 def select_gardens(*, tenant_id: str, project_id: str, member: str | None, after: str | None, limit: int) -> Any:
     """Return the statement that lists gardens by slug, of `member` alone when given."""
-    conditions = [gardens.c.tenant_id == tenant_id, gardens.c.project_id == project_id]
+    conditions = [
+        gardens.c.tenant_id == tenant_id,
+        gardens.c.project_id == project_id,
+        gardens.c.deleted_at.is_(None),
+    ]
     if member is not None:
         m = garden_members.c
         conditions.append(
@@ -233,6 +239,12 @@ async def delete_member(session: Session, *, tenant_id: str, garden_id: str, age
     await session.execute(
         delete(garden_members).where(c.tenant_id == tenant_id, c.garden_id == garden_id, c.agent_id == agent_id)
     )
+
+
+async def delete_members(session: Session, *, tenant_id: str, garden_id: str) -> None:
+    """Delete all members of a garden."""
+    c = garden_members.c
+    await session.execute(delete(garden_members).where(c.tenant_id == tenant_id, c.garden_id == garden_id))
 
 
 async def count_admins(session: Session, *, tenant_id: str, garden_id: str) -> int:

@@ -100,8 +100,14 @@ gardens = Table(
     Column("description", Text, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("deleted_at", DateTime(timezone=True), nullable=True),
     PrimaryKeyConstraint("tenant_id", "garden_id"),
-    UniqueConstraint("tenant_id", "project_id", "slug", name="gardens_slug_key"),
+    Index(
+        "gardens_slug_key",
+        *("tenant_id", "project_id", "slug"),
+        unique=True,
+        postgresql_where=text("deleted_at IS NULL"),
+    ),
     # The target of garden_members' foreign key, which makes a member's project that of its garden.
     UniqueConstraint("tenant_id", "project_id", "garden_id", name="gardens_project_key"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["projects.tenant_id", "projects.project_id"]),

@@ -511,3 +511,69 @@ def test_a_member_admitted_twice_at_the_same_time_is_new_once(people: People) ->
         admitted = at_once([partial(admit, people.robin, garden, "wren", "writer")] * 3)
         assert sorted(admitted) == [200, 200, 201]
         assert members(people.robin, garden) == {"robin": "admin", "wren": "writer"}
+
+
+def make_garden(client: httpx.Client, slug: str) -> str:
+    made = client.post("/v1/gardens", json={"slug": slug, "scope": "project_shared"})
+    assert made.status_code == 201, made.text
+    return made.json()["garden"]["garden_id"]
+
+
+def fill(client: httpx.Client, garden: str, words: str) -> tuple[str, str]:
+    """A note and a fact in a garden."""
+    note = client.post("/v1/notes", json={"content": words, "garden_id": garden}).json()["note"]["note_id"]
+    told = {"subject": words, "predicate": "grows", "object": {"value": "here"}, "garden_id": garden}
+    return note, client.post("/v1/facts", json=told).json()["fact"]["fact_id"]
+
+
+def test_a_deleted_garden_keeps_its_contents_for_its_creator(
+    tenancy: Tenancy, as_key: Callable[..., httpx.Client]
+) -> None:
+    tenancy.tenant("deleters")
+    robin = as_key(tenancy.key("deleters", agent_id="robin"))
+    wren = as_key(tenancy.key("deleters", agent_id="wren"))
+    boss = as_key(tenancy.key("deleters", kind="admin", agent_id="boss"), "default")
+    garden = make_garden(robin, "roses")
+    path = f"/v1/gardens/{garden}"
+    assert robin.put(f"{path}/members/wren", json={"role": "writer"}).status_code == 201
+    note, fact = fill(wren, garden, "Roses in June")
+    assert wren.delete(path, params={"reason": "mine"}).status_code == 403
+    refused = robin.delete(path)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "reason_required")
+    assert robin.delete(path, params={"reason": "winter"}).status_code == 204
+    for client in (robin, boss):
+        assert client.get(path).status_code == 404
+        assert client.get("/v1/gardens").json()["gardens"] == []
+        assert client.get(f"/v1/notes/{note}").status_code == 200
+        assert client.get(f"/v1/facts/{fact}").status_code == 200
+        assert len(client.get("/v1/notes", params={"garden": garden}).json()["notes"]) == 1
+        # Nothing new comes in.
+        more = client.post("/v1/notes", json={"content": "Roses in July", "garden_id": garden})
+        assert (more.status_code, more.json()["error"]["code"]) == (404, "garden_not_found")
+    assert wren.get(f"/v1/notes/{note}").status_code == 404
+    assert wren.get(f"/v1/facts/{fact}").status_code == 404
+    assert robin.delete(path, params={"reason": "again"}).status_code == 404
+    # Its slug is free, and its creator can delete what stayed.
+    assert make_garden(robin, "roses") != garden
+    assert robin.delete(f"/v1/notes/{note}", params={"reason": "tidy"}).status_code == 204
+
+
+def test_a_garden_is_deleted_with_its_contents_by_choice(tenancy: Tenancy, as_key: Callable[..., httpx.Client]) -> None:
+    tenancy.tenant("clearers")
+    robin = as_key(tenancy.key("clearers", agent_id="robin"))
+    garden = make_garden(robin, "weeds")
+    path = f"/v1/gardens/{garden}"
+    planted = [fill(robin, garden, f"Weed {number}") for number in range(13)]
+    outside = robin.post("/v1/notes", json={"content": "Not a weed"}).json()["note"]["note_id"]
+    clear = {"reason": "tidy", "contents": "delete"}
+    refused = robin.delete(path, params=clear)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "confirmation_required")
+    details = refused.json()["error"]["details"]
+    assert details["count"] == 26
+    assert robin.get(path).status_code == 200
+    assert robin.delete(path, params={**clear, "confirm_token": details["confirm_token"]}).status_code == 204
+    assert {robin.get(f"/v1/notes/{note}").status_code for note, _ in planted} == {404}
+    assert all(robin.get(f"/v1/facts/{fact}").json()["retracted_at"] for _, fact in planted)
+    assert robin.get(f"/v1/notes/{outside}").status_code == 200
+    back = robin.post(f"/v1/notes/{planted[0][0]}/recover", json={"reason": "a flower"})
+    assert back.status_code == 200
