@@ -10,6 +10,7 @@ from app.documents import queries
 from app.jobs.registry import Job
 from app.notes import storage as notes
 from app.notes.content import Content
+from app.notes.derived_notes import PIPELINE
 
 BATCH = 32
 MAX_TAGS = 50
@@ -26,10 +27,12 @@ class DocumentGone(Exception):
 class ChunkWriter:
     """Writes the chunks of one document that are not written yet."""
 
-    def __init__(self, job: Job, document: Row, chunks: Sequence[Content]) -> None:
+    def __init__(self, job: Job, document: Row, chunks: Sequence[Content], *, extracted: int = 0) -> None:
+        """`extracted` is how many of the first chunks are extracted."""
         self._job = job
         self._document = document
         self._chunks = chunks
+        self._extracted = extracted
         self._key = {"tenant_id": job.scope.tenant_id, "document_id": str(document["document_id"])}
         self._created = 0
         self._deduplicated = 0
@@ -110,6 +113,9 @@ class ChunkWriter:
             self._note_ids[self._chunks[index].hash] = str(note["note_id"])
             if is_new:
                 created.add(index)
+        read = [self._note_ids[self._chunks[index].hash] for index in sorted(created) if index < self._extracted]
+        project_id = self._document["project_id"]
+        await notes.extract_chunks(session, self._job.scope, project_id=project_id, note_ids=read, key_id=PIPELINE)
         links = [self._link(index, owned=index in created) for index in batch]
         if links:
             await queries.put_links(session, rows=links)
@@ -133,6 +139,7 @@ class ChunkWriter:
             "thread_id": f"document:{document['document_id']}",
             "position": index,
             "pinned": False,
+            "extraction_status": "pending" if index < self._extracted else "none",
             "created_at": now,
             "updated_at": now,
         }

@@ -63,7 +63,8 @@ class IngestTask:
         document |= {"title": document["title"] or parsed.title}
         await _advance(job, document_id, status="chunking", title=document["title"])
         chunks = await asyncio.to_thread(_split, parsed.text, settings)
-        writer = ChunkWriter(job, document, chunks)
+        extracted = settings.document_extract_chunks if settings.enabled else 0
+        writer = ChunkWriter(job, document, chunks, extracted=extracted)
         await writer.begin()
         while len(writer.missing) > BATCH:
             await writer.write_batch()

@@ -11,15 +11,25 @@ from app.access import new_id
 from app.db.database import Database
 from app.db.scope import Scope
 from app.extraction import queries
-from app.extraction.completions import parse_object
+from app.extraction.completions import parse_json
 from app.extraction.models import GuardedModel
-from app.jobs.registry import PermanentFailure, Postponed
-from app.providers.base import Completion, InputRefused, Message, ProviderError, UnusableResponse, Usage
+from app.jobs.registry import PermanentFailure, Postponed, error_text
+from app.providers.base import (
+    Completion,
+    InputRefused,
+    Message,
+    ProviderDown,
+    ProviderError,
+    UnusableResponse,
+    Usage,
+)
 from app.telemetry.metrics import LLM_CALLS, LLM_SECONDS, LLM_TOKENS
 from app.tenancy.settings import PipelineSettings
 
 # Calls that took longer are recorded at once, so that they are not lost with the job.
 FLUSH_SECONDS = 0.5
+# Between two tries to reach a server; when it stays away, the circuit breaker makes the pauses longer.
+UNREACHABLE_SECONDS = 5.0
 CHARACTERS_PER_TOKEN = 4
 MAX_REPORTED_TOKENS = 10_000_000
 BUDGET_SPENT = "token_budget_spent"
@@ -79,6 +89,10 @@ class ModelCalls:
             # An unusable completion costs tokens; an unreachable server does not.
             tokens = _estimate_tokens(messages) if isinstance(problem, UnusableResponse) else 0
             await self._record(purpose, Usage(input_tokens=tokens), started, outcome="failed")
+            if isinstance(problem, ProviderDown) and problem.unreachable:
+                # The server has seen nothing: the job waits for it and keeps its attempts.
+                wait = max(UNREACHABLE_SECONDS, breaker.seconds_until_probe)
+                raise Postponed(datetime.now(UTC) + timedelta(seconds=wait), reason=error_text(problem)) from problem
             raise _with_response(problem) from problem
         except BaseException:
             # Cancelled, so nothing can be awaited: recorded with the next flush.
@@ -89,7 +103,7 @@ class ModelCalls:
         return completion.text
 
     def _check_usable(self, completion: Completion) -> None:
-        cut_off = completion.truncated and parse_object(completion.text)[0] is None
+        cut_off = completion.truncated and parse_json(completion.text)[0] is None
         if cut_off or not completion.text.strip():
             raise UnusableResponse(f"{self.model_name} returned an empty completion, or one cut off before any answer.")
 

@@ -1,14 +1,18 @@
-"""Parses the JSON in the completion of a model: strips reasoning and code fences, recovers truncated objects."""
+"""Parses the JSON in the completion of a model: strips reasoning and code fences, reads what is readable."""
 
 import json
 import re
 from typing import Any, cast
 
+from app.extraction.tolerant_json import read_json
+
 REASONING = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 # A completion that was cut off within its reasoning has no answer; one that lacks only the opening tag has.
 OPEN_REASONING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
 STRAY_END = re.compile(r"[^{]*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-FENCE = re.compile(r"[^{]*?```[a-zA-Z0-9_-]*", re.DOTALL)
+FENCE = re.compile(r"[^{\[]*?```[a-zA-Z0-9_-]*", re.DOTALL)
+OPENING = re.compile(r"[{\[]")
+NOT_JSON = "answer_not_json"
 # Bounds the work on a completion of a model that does not stop.
 MAX_CHARACTERS = 400_000
 
@@ -28,42 +32,27 @@ def strip_wrapping(text: str) -> str:
     return text.strip().removesuffix("```").rstrip()
 
 
-def parse_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the JSON object in a completion, and a warning code when there is none or it is incomplete."""
+def parse_json(text: str) -> tuple[dict[str, Any] | list[Any] | None, str | None]:
+    """Return the object or list in a completion, and a warning code when there is none or it is incomplete."""
     bare = strip_wrapping(text[:MAX_CHARACTERS])
-    start = bare.find("{")
-    if start < 0:
-        return None, "answer_not_json"
+    found = OPENING.search(bare)
+    if found is None:
+        return None, NOT_JSON
     try:
-        found, _ = _decoder.raw_decode(bare, start)
+        return _decoder.raw_decode(bare, found.start())[0], None
     except (ValueError, RecursionError):
-        salvaged = _salvage(bare[start:])
-        return (salvaged, "answer_cut_short") if salvaged else (None, "answer_not_json")
-    # It begins with a brace, so it is an object.
-    return cast("dict[str, Any]", found), None
+        value, complete = read_json(bare, found.start())
+    if value is None:
+        return None, NOT_JSON
+    return value, None if complete else "answer_cut_short"
 
 
-def _salvage(text: str) -> dict[str, Any]:
-    """Return the complete items of each list in an object that was cut off."""
-    kept: dict[str, Any] = {}
-    for match in re.finditer(r'"([a-zA-Z_]{1,40})"\s*:\s*\[', text):
-        items: list[Any] = []
-        place = match.end()
-        while (place := _next_item(text, place)) is not None:
-            try:
-                item, place = _decoder.raw_decode(text, place)
-            except (ValueError, RecursionError):
-                break
-            items.append(item)
-        if items:
-            kept.setdefault(match[1], items)
-    return kept
-
-
-def _next_item(text: str, place: int) -> int | None:
-    found = re.compile(r"[\s,]*").match(text, place)
-    place = place if found is None else found.end()
-    return place if place < len(text) and text[place] == "{" else None
+def parse_object(text: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the object in a completion, or the only one in a list, and a warning code as parse_json does."""
+    value, problem = parse_json(text)
+    if isinstance(value, list):
+        value = value[0] if len(value) == 1 else None
+    return (cast("dict[str, Any]", value), problem) if isinstance(value, dict) else (None, NOT_JSON)
 
 
 def clean_text(value: Any) -> str:

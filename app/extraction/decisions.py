@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.extraction.completions import clean_text, parse_confidence, parse_object
+from app.extraction.completions import NOT_JSON, clean_text, parse_confidence, parse_object
 from app.extraction.statements import Statement
 from app.prompt_text import fence, inline
 from app.providers.base import Message
@@ -94,7 +94,7 @@ def parse_decision(
     """Return the proposal in a completion, or None and the code of why it cannot be used."""
     found, problem = parse_object(text)
     if found is None:
-        return None, problem or "answer_not_json"
+        return None, problem or NOT_JSON
     action = clean_text(found.get("action")).upper()
     if action not in ACTIONS:
         return None, "unknown_action"

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.extraction.completions import clean_text, parse_confidence, parse_object
+from app.extraction.completions import NOT_JSON, clean_text, parse_confidence, parse_json
 from app.prompt_text import fence, quote_lines, quote_name
 from app.providers.base import Message
 
@@ -19,6 +19,9 @@ MAX_NAME = 200
 MAX_ANSWER_TOKENS = 4_096
 TYPES = ("fact", "preference", "decision", "procedural", "semantic")
 DEFAULT_CONFIDENCE = 0.5
+# The field by which an item of each list is known.
+ITEM_KEYS = {"facts": "content", "entities": "source"}
+MALFORMED = ("not a list", "not an object")
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -108,6 +111,8 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     statements: list[Statement]
     relations: list[Relation]
     warnings: list[str]
+    is_unusable: bool = False
+    """Whether nothing could be read because of the completion's form, not because nothing is worth keeping."""
 
 
 def extraction_prompt(content: str, *, author: str | None, occurred_at: datetime) -> tuple[list[Message], list[str]]:
@@ -120,13 +125,35 @@ def extraction_prompt(content: str, *, author: str | None, occurred_at: datetime
 
 def parse_extraction(text: str) -> Extraction:
     """Return the usable parts of a completion; never raises."""
-    found, problem = parse_object(text)
-    warnings = [problem] if problem else []
+    given, problem = parse_json(text)
+    found = _by_name(given)
     if found is None:
-        return Extraction(statements=[], relations=[], warnings=warnings)
+        return Extraction(statements=[], relations=[], warnings=[NOT_JSON], is_unusable=True)
+    warnings = [problem] if problem else []
     statements = _parse_list(found, "facts", MAX_STATEMENTS, _statement, warnings)
     relations = _parse_list(found, "entities", MAX_RELATIONS, _relation, warnings)
-    return Extraction(statements=statements, relations=relations, warnings=warnings)
+    malformed = problem is not None or any(warning.endswith(MALFORMED) for warning in warnings)
+    is_unusable = malformed and not statements and not relations
+    return Extraction(statements=statements, relations=relations, warnings=warnings, is_unusable=is_unusable)
+
+
+def _by_name(given: dict[str, Any] | list[Any] | None) -> dict[str, Any] | None:
+    """Return an answer as {facts, entities}, also one that is a list of items or a single item; None for another."""
+    if isinstance(given, dict) and (not given or "facts" in given or "entities" in given):
+        return {name: _as_list(given.get(name), name) for name in ITEM_KEYS}
+    items = given if isinstance(given, list) else [given]
+    sorted_items = {name: [one for one in items if _is_item(one, name)] for name in ITEM_KEYS}
+    return sorted_items if any(sorted_items.values()) or given == [] else None
+
+
+def _as_list(value: Any, name: str) -> Any:
+    if value is None:
+        return []
+    return [value] if _is_item(value, name) else value
+
+
+def _is_item(value: Any, name: str) -> bool:
+    return isinstance(value, dict) and ITEM_KEYS[name] in value
 
 
 def _parse_list(found: dict[str, Any], name: str, limit: int, parse: Any, warnings: list[str]) -> list[Any]:

@@ -18,14 +18,17 @@ from app.db.retries import retried
 from app.embeddings.redactions import BUILT_IN
 from app.extraction import decisions, queries, statements
 from app.extraction.calls import ModelCalls
+from app.extraction.completions import NOT_JSON
 from app.extraction.decisions import Candidate, Proposal
 from app.extraction.graph_links import MAX_WARNINGS, link, plan_link, run_link
 from app.extraction.models import Models
 from app.extraction.proposals import ProposalBatch, apply_proposals
 from app.extraction.source_notes import job_principal, read_note, show_note, source_note
 from app.extraction.statements import Extraction, Statement
+from app.extraction.trivial_notes import is_trivial
 from app.jobs.registry import Job, JobContext, Postponed, Registry
 from app.notes.derived_notes import LinkJob, SourceNote
+from app.providers.base import UnusableResponse
 from app.recall.query_vectors import ModelVectors, QueryVectors
 from app.tenancy.settings import PipelineSettings, read_settings
 
@@ -69,6 +72,9 @@ class ExtractTask:
         if not settings.enabled:
             await _skip(job, "pipeline_disabled")
             return
+        if is_trivial(row["content"]):
+            await _skip(job, "trivial_note")
+            return
         source = source_note(job, row)
         model = self._models.of(who.tenant_id, settings)
         calls = ModelCalls(job.db, who, job_id=job.job_id, model=model, settings=settings, spent=row["spent"])
@@ -105,7 +111,11 @@ class ExtractTask:
             # The job fails with the first of them.
             raise problems.exceptions[0] from None
         decided = [task.result() for task in tasks]
-        return [one for one, _ in decided if one is not None], [problem for _, problem in decided if problem]
+        proposals = [one for one, _ in decided if one is not None]
+        problems = [problem for _, problem in decided if problem]
+        if not proposals and any(problem.endswith(NOT_JSON) for problem in problems):
+            raise _unusable(calls, problems)
+        return proposals, problems
 
     async def _decide(
         self, db: Database, who: Principal, calls: ModelCalls, source: SourceNote, statement: Statement
@@ -159,7 +169,16 @@ async def _extract_statements(calls: ModelCalls, row: Row) -> Extraction:
         "extraction", messages, max_tokens=statements.MAX_ANSWER_TOKENS, json_schema=statements.ANSWER_SCHEMA
     )
     found = statements.parse_extraction(completion)
+    if found.is_unusable:
+        raise _unusable(calls, found.warnings)
     return msgspec.structs.replace(found, warnings=[*warnings, *found.warnings])
+
+
+def _unusable(calls: ModelCalls, warnings: list[str]) -> UnusableResponse:
+    """Return the error of an attempt whose completions could not be read."""
+    return UnusableResponse(
+        f"{calls.model_name} did not return the JSON that was asked for: {'; '.join(warnings[:5])}."
+    )
 
 
 async def _write(

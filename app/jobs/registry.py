@@ -26,9 +26,11 @@ class PermanentFailure(Exception):
 class Postponed(Exception):
     """Raised by a handler to put the job back into the queue until a time, without counting the attempt."""
 
-    def __init__(self, until: datetime) -> None:
+    def __init__(self, until: datetime, *, reason: str | None = None) -> None:
         super().__init__(f"not before {until.isoformat()}")
         self.until = until
+        self.reason = reason
+        """What the job waits for, shown as its last error."""
 
 
 class LeaseLost(Exception):

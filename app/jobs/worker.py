@@ -137,7 +137,7 @@ class Worker:
                 return "returned"
             return "lease_lost"
         except Postponed as problem:
-            await job.finish("pending", available_at=problem.until)
+            await job.finish("postponed", error=problem.reason, available_at=problem.until)
             return "postponed"
         except PermanentFailure as problem:
             await job.finish("failed", error=str(problem))

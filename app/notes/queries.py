@@ -92,7 +92,9 @@ def _terms(note: Row) -> dict[str, Any]:
 
 
 def _extraction_status(note: Row) -> dict[str, Any]:
-    """Return the status of a new note: chunks and derived notes are never extracted."""
+    """Return the status of a new note, unless its caller has set it: chunks and derived notes are not extracted."""
+    if "extraction_status" in note:
+        return {}
     if note.get("derived_from") is not None or note["type"] == "document_chunk":
         return {"extraction_status": "none"}
     return {"extraction_status": func.initial_extraction_status(note["tenant_id"], note["project_id"])}
@@ -105,11 +107,11 @@ async def queue_embeddings(session: Session, *, tenant_id: str, project_id: str,
 
 
 async def queue_extractions(
-    session: Session, *, tenant_id: str, project_id: str, note_ids: list[str], key_id: str
+    session: Session, *, tenant_id: str, project_id: str, note_ids: list[str], key_id: str, chunks: bool = False
 ) -> dict[str, str]:
     """Queue the extraction of notes where their project enables it; return the job of each by note id."""
-    params = {"tenant": tenant_id, "project": project_id, "notes": note_ids, "key": key_id}
-    statement = text("SELECT * FROM queue_extractions(:tenant, :project, CAST(:notes AS uuid[]), :key)")
+    params = {"tenant": tenant_id, "project": project_id, "notes": note_ids, "key": key_id, "chunks": chunks}
+    statement = text("SELECT * FROM queue_extractions(:tenant, :project, CAST(:notes AS uuid[]), :key, :chunks)")
     rows = await session.rows(statement, params)
     return {str(row["note_id"]): str(row["job_id"]) for row in rows if row["job_id"] is not None}
 

@@ -215,6 +215,14 @@ async def extract_notes(session: Session, who: Principal, notes: Sequence[Row]) 
     return {note_id: UUID(job_id) for note_id, job_id in jobs.items()}
 
 
+async def extract_chunks(session: Session, who: Scope, *, project_id: str, note_ids: list[str], key_id: str) -> None:
+    """Queue the extraction of chunks of a document where their project enables it."""
+    if note_ids and await queries.queue_extractions(
+        session, tenant_id=who.tenant_id, project_id=project_id, note_ids=note_ids, key_id=key_id, chunks=True
+    ):
+        session.wake_workers()
+
+
 async def mark_extraction(session: Session, who: Principal, *, note_id: UUID, status: str) -> Row:
     """Set the extraction status of a note, which is no new version of it, and return its row."""
     return await queries.set_extraction_status(session, tenant_id=who.tenant_id, note_id=str(note_id), status=status)

@@ -43,6 +43,7 @@ class JsonClient:
     ) -> None:
         self.name = name
         self.base_url = base_url.rstrip("/")
+        self._address = _address(self.base_url)
         self._timeout = timeout_seconds
         self._retries = retries
         self._backoff = backoff_seconds
@@ -115,12 +116,13 @@ class JsonClient:
                 if response.status_code == 200:
                     return await self._read(response)
                 raise await self._refusal(response)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as problem:
+            reason = f"{self.name} at {self._address} cannot be reached ({type(problem).__name__})."
+            raise ProviderDown(reason, unreachable=True) from problem
         except httpx.TimeoutException as problem:
             raise ProviderDown(f"{self.name} did not answer in time.") from problem
         except httpx.TransportError as problem:
-            unreachable = isinstance(problem, httpx.ConnectError)
-            reason = f"{self.name} cannot be reached ({type(problem).__name__})."
-            raise ProviderDown(reason, unreachable=unreachable) from problem
+            raise ProviderDown(f"{self.name} at {self._address} hung up ({type(problem).__name__}).") from problem
         except httpx.RequestError as problem:
             raise UnusableResponse(f"{self.name} sent an unreadable response ({type(problem).__name__}).") from problem
 
@@ -182,6 +184,15 @@ def _retry_after(response: httpx.Response) -> float | None:
     except (ValueError, TypeError, OverflowError):
         # Not a date, or one out of range.
         return None
+
+
+def _address(base_url: str) -> str:
+    """Return a URL without credentials, query and fragment, to be shown; empty when it is none."""
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL:
+        return ""
+    return f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")
 
 
 def _host(name: str, base_url: str) -> str:

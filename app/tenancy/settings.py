@@ -36,6 +36,7 @@ DocumentInterval = Annotated[int, Meta(ge=1_000, le=300_000)]
 ChunkSize = Annotated[int, Meta(ge=200, le=50_000)]
 ChunkOverlap = Annotated[int, Meta(ge=0, le=10_000)]
 DocumentBytes = Annotated[int, Meta(ge=1_024, le=104_857_600)]
+ExtractedChunks = Annotated[int, Meta(ge=0, le=100_000)]
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +95,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     document_chunk_overlap: ChunkOverlap = 200
     """Characters a chunk shares with the previous one; less than document_chunk_size."""
     document_max_content_bytes: DocumentBytes = 10_485_760
+    document_extract_chunks: ExtractedChunks = 100
+    """How many chunks of a document are extracted where notes are, the first ones; 0 extracts none."""
 
     @property
     def writes(self) -> bool:

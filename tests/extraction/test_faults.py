@@ -1,6 +1,7 @@
 """PIPELINE, Worker Model and Provider Abstraction: slow, failing and lying models, spent budgets, killed workers."""
 
 import random
+import socket
 import threading
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 
 from tests.conftest import Tenancy, TestDatabase
 from tests.extraction.conftest import ENDED, Project, worker_process
-from tests.extraction.model_server import Asked, Reply, decision, extraction, model_server
+from tests.extraction.model_server import Asked, ModelServer, Reply, decision, extraction, model_server
 from tests.long import sized
 from tests.service import start_service
 
@@ -53,6 +54,32 @@ def test_provider_what_passes_is_got_over(project: Project, fault: Reply) -> Non
     assert project.job(made["job_id"])["attempts"] == 2
 
 
+def test_provider_that_cannot_be_reached_is_waited_for(fresh_database: TestDatabase, models: ModelServer) -> None:
+    tenancy = Tenancy(fresh_database)
+    tenancy.tenant("t")
+    admin = {"Authorization": f"Bearer {tenancy.key('t', kind='admin', project_id='default')}"}
+    agent = {"Authorization": f"Bearer {tenancy.key('t', agent_id='robin')}"}
+    with socket.socket() as taken:
+        # Bound and not listening: connections are refused.
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with (
+            start_service(fresh_database.url("app"), LOG_LEVEL="error") as service,
+            worker_process(fresh_database, models, OLLAMA_URL=f"http://me:secret@127.0.0.1:{port}"),
+            httpx.Client(base_url=service.url, verify=False, timeout=30) as client,
+        ):
+            settings = {"enabled": True, "worker_max_retries": 1}
+            assert client.put("/v1/projects/default/settings", json=settings, headers=admin).status_code == 200
+            said = {"content": "Nobody is there to read this."}
+            path = f"/v1/jobs/{client.post('/v1/notes', json=said, headers=agent).json()['job_id']}"
+            deadline = time.monotonic() + 60
+            while (job := client.get(path, headers=agent).json())["last_error"] is None:
+                assert time.monotonic() < deadline, job
+                time.sleep(0.05)
+    assert (job["status"], job["attempts"]) == ("pending", 0)
+    assert job["last_error"] == f"provider_down: ollama at http://127.0.0.1:{port} cannot be reached (ConnectError)."
+
+
 def test_provider_what_is_refused_is_not_asked_again(project: Project) -> None:
     project.script(lambda _: Reply("too long for this model", status=400))
     made = project.agent.post("/v1/notes", json={"content": "Nobody will read this."}).json()
@@ -83,11 +110,56 @@ def test_provider_a_job_that_failed_can_be_tried_again(make_project: Callable[..
     assert project.agent.get(f"/v1/notes/{made['note']['note_id']}").json()["extraction_status"] == "completed"
 
 
-def test_extraction_garbage_ends_with_a_warning_in_the_result(project: Project) -> None:
-    project.script(lambda _: "I would rather not.")
-    made = project.say("A model does not want to read this.")
-    assert project.job(made["job_id"])["result"]["warnings"] == ["answer_not_json"]
-    assert made["note"]["extraction_status"] == "completed"
+def test_extraction_garbage_fails_the_attempt_and_is_tried_again(make_project: Callable[..., Project]) -> None:
+    project = make_project(worker_max_retries=2)
+    left = ["I would rather not."]
+    project.script(lambda _: left.pop() if left else extraction(HERON))
+    made = project.say("A model does not want to read this at first.")
+    job = project.job(made["job_id"])
+    assert (job["status"], job["attempts"], len(project.derived())) == ("completed", 2, 1)
+    project.script(lambda _: '{"facts": "none of your business"}')
+    refused = project.agent.post("/v1/notes", json={"content": "A model never reads this."}).json()
+    job = project.job(refused["job_id"])
+    assert (job["status"], job["attempts"]) == ("dead", 2)
+    assert job["last_error"].startswith("provider_answer_unusable: ")
+    assert "facts: not a list" in job["last_error"]
+    note = project.agent.get(f"/v1/notes/{refused['note']['note_id']}").json()
+    assert note["extraction_status"] == "failed"
+
+
+def test_extraction_reads_the_json_of_careless_models(project: Project) -> None:
+    project.script(
+        lambda _: '```json\n{"facts": [{"content": "' + HERON + '", "type": "fact", "confidence": 0.9,},],}\n```'
+    )
+    made = project.say("A model puts a comma everywhere.")
+    assert project.job(made["job_id"])["result"]["warnings"] == []
+    assert [note["content"] for note in project.derived()] == [HERON]
+
+
+def test_extraction_a_decision_that_cannot_be_read_is_not_lost(make_project: Callable[..., Project]) -> None:
+    project = make_project(worker_max_retries=2)
+    project.script(lambda _: extraction(HERON))
+    project.say("Somebody tells of a heron.")
+    left = ["Hm."]
+
+    def script(asked: Asked) -> str:
+        if asked.is_decision:
+            return left.pop() if left else decision("ADD")
+        return extraction("The heron nests in the old willow again.")
+
+    project.script(script)
+    job = project.job(project.say("Somebody tells of a heron again.")["job_id"])
+    assert (job["status"], job["attempts"]) == ("completed", 2)
+    assert job["result"]["outcomes"]
+
+
+def test_extraction_of_a_trivial_note_asks_no_model(project: Project) -> None:
+    project.script(lambda _: extraction(HERON))
+    for content in ("ok", "Hello", "Thanks!", "Ok, thank you very much \u200b"):
+        made = project.say(content)
+        assert project.job(made["job_id"])["result"] == {"skipped": "trivial_note"}
+        assert made["note"]["extraction_status"] == "none"
+    assert project.asked() == []
 
 
 def test_an_empty_answer_is_no_answer(make_project: Callable[..., Project]) -> None:

@@ -444,6 +444,52 @@ def test_graph_a_triple_that_is_refused_reverts_nothing(make_project: Callable[.
     }  # fmt: skip
 
 
+def ingest(project: Project, text: str, **fields: Any) -> dict[str, Any]:
+    """A document, read to its end."""
+    made = project.agent.post("/v1/documents", json={"source_type": "text", "content": text, **fields})
+    assert made.status_code in (200, 201, 202), made.text
+    assert project.job(made.json()["job_id"])["status"] == "completed"
+    return made.json()["document"]
+
+
+def chunk_statuses(project: Project) -> list[str]:
+    deadline = time.monotonic() + 60
+    while True:
+        found = [note["extraction_status"] for note in project.notes(type="document_chunk")]
+        if "pending" not in found:
+            return sorted(found)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_chunks_of_documents_are_extracted_up_to_a_number(make_project: Callable[..., Project]) -> None:
+    limits = {"document_chunk_size": 200, "document_chunk_overlap": 0, "document_extract_chunks": 2}
+    project = make_project(graph_enabled=True, **limits)
+    project.script(lambda asked: extraction(f"It says {asked.said[:8]}.", entities=[TRIPLE]))
+    ingest(project, " ".join(f"number{number:03}" for number in range(60)))
+    assert chunk_statuses(project) == ["completed", "completed", "none"] + ["none"] * (
+        len(project.notes(type="document_chunk")) - 3
+    )
+    chunks = {note["note_id"] for note in project.notes(type="document_chunk")}
+    derived = project.derived()
+    assert len(derived) == len([one for one in project.asked() if not one.is_decision]) == 2
+    assert {note["derived_from"] for note in derived} <= chunks
+    facts = project.agent.get("/v1/facts", params={"subject": "heron"}).json()["facts"]
+    assert facts
+    assert all(set(fact["evidence"]) <= chunks for fact in facts), "the chunk is the evidence"
+
+
+def test_chunks_are_not_extracted_where_that_is_off(make_project: Callable[..., Project]) -> None:
+    project = make_project(document_extract_chunks=0)
+    project.script(echo)
+    ingest(project, "A document that nobody takes apart.")
+    assert chunk_statuses(project) == ["none"]
+    project.set(enabled=False, document_extract_chunks=None)
+    ingest(project, "Another document that nobody takes apart.")
+    assert chunk_statuses(project) == ["none", "none"]
+    assert project.asked() == []
+
+
 def test_what_a_note_says_reaches_the_model_as_data(make_project: Callable[..., Project]) -> None:
     project = make_project()
     project.script(echo)

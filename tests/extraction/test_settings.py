@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "repair_reembed_cooldown_ms": 300000, "repair_reembed_hourly_budget": 10, "repair_requeue_cooldown_ms": 60000,
     "repair_requeue_hourly_budget": 50, "document_worker_interval_ms": 10000, "document_chunk_size": 2000,
     "document_chunk_overlap": 200, "document_max_content_bytes": 10485760,
+    "document_extract_chunks": 100,
 }  # fmt: skip
 RANGES = {
     "extraction_timeout": (5000, 300000), "worker_poll_ms": (100, 60000), "worker_max_retries": (1, 10),
@@ -29,7 +30,7 @@ RANGES = {
     "repair_reembed_hourly_budget": (1, 1000), "repair_requeue_cooldown_ms": (5000, 3600000),
     "repair_requeue_hourly_budget": (1, 1000), "document_worker_interval_ms": (1000, 300000),
     "document_chunk_size": (200, 50000), "document_chunk_overlap": (0, 10000),
-    "document_max_content_bytes": (1024, 104857600),
+    "document_max_content_bytes": (1024, 104857600), "document_extract_chunks": (0, 100000),
 }  # fmt: skip
 
 

@@ -38,6 +38,37 @@ def test_extraction_garbage_is_a_warning_and_never_an_error(garbage: str) -> Non
     found = parse_extraction(garbage)
     assert (found.statements, found.relations) == ([], [])
     assert found.warnings == ["answer_not_json"]
+    assert found.is_unusable
+
+
+@pytest.mark.parametrize(
+    "nothing", ["{}", "[]", '{"facts": [], "entities": []}', '{"facts": null}', answer([fact("short")])]
+)
+def test_extraction_nothing_worth_keeping_is_an_answer(nothing: str) -> None:
+    found = parse_extraction(nothing)
+    assert (found.statements, found.relations, found.is_unusable) == ([], [], False)
+
+
+@pytest.mark.parametrize("shape", ['{"facts": "none"}', '{"facts": ["text"]}', '{"answer": 1}', '{"facts": [{"conte'])
+def test_extraction_nothing_in_the_wrong_form_is_no_answer(shape: str) -> None:
+    assert parse_extraction(shape).is_unusable
+
+
+TRIPLE = {"source": "heron", "relationship": "nests_in", "target": "willow", "confidence": 1}
+
+
+@pytest.mark.parametrize(
+    ("given_", "counts"),
+    [
+        (fact(), (1, 0)),
+        ([fact(), fact()], (2, 0)),
+        ([fact(), TRIPLE], (1, 1)),
+        ({"facts": fact(), "entities": TRIPLE}, (1, 1)),
+    ],
+)
+def test_extraction_of_items_without_their_list(given_: Any, counts: tuple[int, int]) -> None:
+    found = parse_extraction(json.dumps(given_))
+    assert (len(found.statements), len(found.relations), found.warnings) == (*counts, [])
 
 
 @given(st.text())

@@ -1,6 +1,7 @@
 -- Enqueues the extraction of notes where the project has it enabled; returns the job of each, also one already open.
--- Chunks of documents and derived notes are not extracted. Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION queue_extractions(p_tenant text, p_project text, p_notes uuid[], p_key text)
+-- Derived notes are not extracted, and chunks of documents only when asked for. Runs with the rights of its caller.
+CREATE OR REPLACE FUNCTION queue_extractions(
+    p_tenant text, p_project text, p_notes uuid[], p_key text, p_chunks boolean DEFAULT false)
 RETURNS TABLE (note_id uuid, job_id uuid)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
@@ -18,8 +19,8 @@ BEGIN
     RETURN QUERY
     WITH wanted AS MATERIALIZED (
         SELECT n.note_id, n.agent_id, n.garden_id FROM memory_notes n
-        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.type <> 'document_chunk'
-          AND n.derived_from IS NULL
+        WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
+          AND (p_chunks OR n.type <> 'document_chunk') AND n.derived_from IS NULL
     ), made AS (
         INSERT INTO jobs AS j (
             tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by, available_at,
