@@ -19,6 +19,11 @@ BLOCKS = frozenset({
     "title", "tr", "ul",
 })  # fmt: skip
 CELLS = frozenset({"td", "th"})
+# Headings stay recognisable in the text: as many # as their level, in front.
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+INLINE = ("inline", "th_open", "th_close", "td_open", "td_close")
+ENDS_PARAGRAPH = ("heading_close", "paragraph_close", "fence")
+CODE_COMMENT = re.compile(r"^[ \t]*(#{1,6} .*)$", re.MULTILINE)
 INVISIBLE = frozenset({
     "script", "style", "noscript", "template", "head", "iframe", "object", "embed", "svg", "canvas", "math", "audio",
     "video", "select", "datalist",
@@ -146,7 +151,9 @@ def _open(node: Any, parts: list[str]) -> bool:
     attributes: dict[str, str | None] = node.attributes
     if "hidden" in attributes or HIDDEN_STYLE.search(attributes.get("style") or ""):
         return False
-    if tag in BLOCKS:
+    if tag in HEADINGS:
+        parts.append("\n\n" + "#" * HEADINGS[tag] + " ")
+    elif tag in BLOCKS:
         parts.append("\n")
     return True
 
@@ -164,7 +171,7 @@ def _close(node: Any, parts: list[str]) -> None:
 
 
 def parse_markdown(raw: bytes, *, charset: str | None, limit: int) -> ParsedText:
-    """Return a Markdown text without its markup; the title is that of the front matter or the first heading."""
+    """Return a Markdown text with no markup but that of headings and list items, and its title or first heading."""
     from markdown_it import MarkdownIt
 
     source = decode(raw, charset).replace("\r\n", "\n")
@@ -179,16 +186,22 @@ def parse_markdown(raw: bytes, *, charset: str | None, limit: int) -> ParsedText
         if token.type == "inline":
             words = _inline(token.children or [])
             title = title or (words if heading else None)
-            parts.append(words)
+            parts.append(" ".join(words.split()) if heading else words)
         elif token.type in ("fence", "code_block"):
-            parts.append(token.content)
+            # A comment in code is no heading.
+            parts.append(CODE_COMMENT.sub(r"`\1`", token.content))
         elif token.type == "html_block":
             parts.append(extract_html(token.content).text)
         elif token.type in ("th_close", "td_close"):
             parts.append(" ")
         heading = token.type == "heading_open"
-        if token.block and token.type not in ("inline", "th_open", "th_close", "td_open", "td_close"):
-            parts.append("\n\n" if token.type in ("heading_close", "paragraph_close", "fence") else "\n")
+        in_line = token.type == "paragraph_open" and parts[-1:] == ["- "]
+        if token.block and not in_line and token.type not in INLINE:
+            parts.append("\n\n" if token.type in ENDS_PARAGRAPH and not token.hidden else "\n")
+        if token.type == "heading_open":
+            parts.append("#" * HEADINGS[token.tag] + " ")
+        elif token.type == "list_item_open":
+            parts.append("- ")
     return ParsedText("".join(parts), title)
 
 

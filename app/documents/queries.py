@@ -107,6 +107,13 @@ def select_document(*, tenant_id: str, document_id: str) -> Any:
     )
 
 
+def select_titles(*, tenant_id: str, document_ids: list[str]) -> Any:
+    """Select the titles and addresses of live documents that the caller can see."""
+    return select(c.document_id, c.title, c.source_url).where(
+        c.tenant_id == tenant_id, c.document_id.in_(document_ids), c.deleted_at.is_(None)
+    )
+
+
 def select_documents(*, tenant_id: str, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
     """Select live documents that the caller can see, newest first."""
     conditions: list[Any] = [c.tenant_id == tenant_id, c.deleted_at.is_(None)]

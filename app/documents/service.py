@@ -1,5 +1,6 @@
 """Use cases of documents: create, read, list, delete, retry."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -32,6 +33,8 @@ from app.tenancy.schemas import SYNONYMS
 from app.tenancy.settings import PipelineSettings, find_settings, load_settings
 
 JOB_KIND = "document_ingest"
+# The chunks of a document are the thread document:<id>.
+THREAD_KIND = "document"
 
 
 async def create_document(
@@ -115,6 +118,25 @@ async def get_document(db: Database, who: Principal, *, document_id: UUID) -> Do
     if not rows:
         raise document_not_found()
     return _present(rows[0])
+
+
+async def find_titles(db: Database, who: Principal, *, threads: Iterable[str | None]) -> dict[str, str]:
+    """Return the title, or else the address, of the documents that threads of chunks belong to, by thread."""
+    ids = {thread: found for thread in threads if thread and (found := as_document_id(thread))}
+    if not ids:
+        return {}
+    statement = queries.select_titles(tenant_id=who.tenant_id, document_ids=sorted(set(ids.values())))
+    named = {str(row["document_id"]): row["title"] or row["source_url"] for row in await db.fetch(who, statement)}
+    return {thread: named[found] for thread, found in ids.items() if named.get(found)}
+
+
+def as_document_id(thread: str) -> str | None:
+    """Return the id of the document whose chunks are in a thread, or None."""
+    kind, _, text = thread.partition(":")
+    try:
+        return str(UUID(text)) if kind == THREAD_KIND else None
+    except ValueError:
+        return None
 
 
 async def list_documents(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> DocumentList:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.db.database import Row
 from app.documents import queries
 from app.documents.chunk_notes import BATCH, ChunkWriter, DocumentGone
-from app.documents.chunks import count_chunks, split_text
+from app.documents.chunks import join_lines, split_document
 from app.documents.fetcher import Fetcher, FetchFailed, FetchRules, charset_of, kind_of
 from app.documents.parser import Parser, Unreadable
 from app.documents.parser_process import ParsedText
@@ -108,12 +108,14 @@ def _public_error(problem: Exception) -> str:
 
 
 def _split(text: str, settings: PipelineSettings) -> list[Content]:
-    """Return the chunks of a text, split after its white space is collapsed."""
-    stored = normalize_content(text).stored
+    """Return the chunks of a text, whose headings, list items and paragraphs stay lines."""
     size, overlap = settings.document_chunk_size, settings.document_chunk_overlap
-    if count_chunks(len(stored), size=size, overlap=overlap) > MAX_CHUNKS:
-        raise Unreadable("document_too_large", f"It has more than {MAX_CHUNKS} chunks of document_chunk_size.")
-    return [normalize_content(chunk) for chunk in split_text(stored, size=size, overlap=overlap)]
+    chunks: list[Content] = []
+    for chunk in split_document(join_lines(text), size=size, overlap=overlap):
+        if len(chunks) == MAX_CHUNKS:
+            raise Unreadable("document_too_large", f"It has more than {MAX_CHUNKS} chunks of document_chunk_size.")
+        chunks.append(replace(normalize_content(chunk), stored=chunk))
+    return chunks
 
 
 def register_jobs(registry: Registry, context: JobContext) -> None:

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from app.access import new_id, require_project
 from app.db.database import Database
+from app.documents import service as documents
 from app.facts import reads
 from app.recall import traces
 from app.recall.contents import Contents, read_contents
@@ -15,7 +16,7 @@ from app.recall.dependencies import RecallDependencies
 from app.recall.memory_card import CardResult
 from app.recall.parents import Result, add_parents, present_fact
 from app.recall.query_vectors import QueryVector
-from app.recall.rendering import FRAME_TOKENS, render
+from app.recall.rendering import FRAME_TOKENS, is_chunk, render
 from app.recall.request import CheckedRequest
 from app.recall.rerank import rerank
 from app.recall.schemas import BoostRead, Channel, RecalledFact, RecallMeta, RecallRead, ScoreRead, TooLong
@@ -104,7 +105,7 @@ async def build_response(
         truncated=len(chosen.taken) < ranked.total,
         too_long=chosen.too_long or UNSET,
         scores_debug=[_explain(one) for one in chosen.taken] if options.debug else None,
-        rendered=_render(request, results, card, used) if options.rendered else UNSET,
+        rendered=await _render(db, request, results, card, used) if options.rendered else UNSET,
         trace_id=UUID(new_id()),
         meta=meta,
         tombstone_notices=notices,
@@ -172,9 +173,12 @@ def _apply_recency(pool: list[ScoredCandidate], contents: Contents, *, now: date
     return sorted(map(weighted, pool), key=lambda one: (-one.score, one.id))
 
 
-def _render(request: CheckedRequest, results: list[Result], card: CardResult, used: int) -> str:
+async def _render(db: Database, request: CheckedRequest, results: list[Result], card: CardResult, used: int) -> str:
     budget = request.options.token_budget
-    return render(results, card.to_render(budget - max(used, FRAME_TOKENS)), token_budget=budget)
+    threads = {result.thread_id for result in results if is_chunk(result)}
+    titles = await documents.find_titles(db, request.context.who, threads=threads)
+    shown_card = card.to_render(budget - max(used, FRAME_TOKENS))
+    return render(results, shown_card, token_budget=budget, titles=titles)
 
 
 def _too_long(pool: list[ScoredCandidate], costs: list[int], *, budget: int, limit: int) -> list[TooLong]:

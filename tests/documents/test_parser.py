@@ -56,7 +56,7 @@ async def test_html_shows_its_visible_text_with_blocks_on_lines() -> None:
     found = await parse("html", HTML.encode())
     assert found.title == "The & title"
     lines = [line for line in found.text.split("\n") if line]
-    assert lines == ["Menu", "Head", "One twothree", "four", "first", "second", "a b", "keep", "this"]
+    assert lines == ["Menu", "# Head", "One twothree", "four", "first", "second", "a b", "keep", "this"]
 
 
 async def test_html_without_a_title_takes_its_heading() -> None:
@@ -68,8 +68,8 @@ async def test_markdown_loses_its_markup_and_gives_its_first_heading() -> None:
     assert found.title == "Setext heading"
     lines = [line for line in found.text.split("\n") if line]
     assert lines == [
-        "Words before a link.", "Setext heading", "item code", "picture of it", 'print("kept")', "raw html", "a b",
-        "1 2",
+        "Words before a link.", "# Setext heading", "- item code", "- picture of it", 'print("kept")', "raw html",
+        "a b", "1 2",
     ]  # fmt: skip
 
 
