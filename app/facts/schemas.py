@@ -67,6 +67,15 @@ class EntityBrief(Read, frozen=True, kw_only=True):
     kind: str | None
 
 
+class EntityCounts(Read, frozen=True, kw_only=True):
+    """How much is known about an entity, as far as the caller may read it; 10,000 means that many or more."""
+
+    facts: int
+    """Current facts about it or pointing to it."""
+    mentions: int
+    """Live notes that mention it."""
+
+
 class EntityRead(Read, frozen=True, kw_only=True):
     entity_id: UUID
     canonical: str
@@ -76,6 +85,8 @@ class EntityRead(Read, frozen=True, kw_only=True):
     """The object that stands for it, if one does that the caller can see."""
     created_at: datetime
     updated_at: datetime
+    counts: EntityCounts | UnsetType = UNSET
+    """Only where one entity is read as it is now."""
     tombstone_status: TombstoneStatus | UnsetType = UNSET
     """Only on what an administrator reads at a past time although a legal hold hides it."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET

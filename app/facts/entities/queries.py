@@ -42,6 +42,23 @@ _ENTITIES = """
 # Raises an error for a time before the project's retention floor, without a round trip of its own.
 AS_OF_ALLOWED = "(SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"
 ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="", known_object="")
+# How many current facts and live notes about an entity the caller can see, counted up to a limit.
+COUNTS = """
+    SELECT (SELECT count(*) FROM (
+                SELECT f.fact_id FROM graph_facts f
+                WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.subject_entity_id = %(entity)s::uuid
+                  AND f.valid_until > now() AND f.valid_from <= now() AND f.retracted_at IS NULL
+                UNION
+                SELECT f.fact_id FROM graph_facts f
+                WHERE f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.object_entity_id = %(entity)s::uuid
+                  AND f.valid_until > now() AND f.valid_from <= now() AND f.retracted_at IS NULL
+                LIMIT %(limit)s) counted) AS facts,
+           (SELECT count(*) FROM (
+                SELECT FROM note_entity_mentions m
+                JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = m.note_id AND n.deleted_at IS NULL
+                WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %(entity)s::uuid
+                  AND NOT m.by_name
+                LIMIT %(limit)s) counted) AS mentions"""
 # A prefix is a range of names: under a row policy an index serves a range, but not LIKE.
 PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
 _FILTERS = {

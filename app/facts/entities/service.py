@@ -19,6 +19,7 @@ from app.facts.schemas import (
     AliasCreate,
     AliasCreated,
     AliasRead,
+    EntityCounts,
     EntityCreate,
     EntityCreated,
     EntityList,
@@ -36,6 +37,8 @@ from app.read_context import ReadContext
 
 # Merges of more facts than this are done by a job: a request may take a minute.
 MERGED_AT_ONCE = 5000
+# Higher numbers are not counted out.
+MAX_COUNT = 10_000
 
 
 def present_entity(row: Row) -> EntityRead:
@@ -157,7 +160,14 @@ async def get_entity(db: Database, context: ReadContext, *, reference: str) -> E
     notices = await notices_of(db, context.who, rows, context.hold_denied)
     if len(rows) > 1:
         raise ambiguous(rows, "entity")
-    return msgspec.structs.replace(present_entity(rows[0]), tombstone_notices=notices)
+    counts = UNSET if context.as_of is not None else await _count(db, context.who, str(rows[0]["entity_id"]))
+    return msgspec.structs.replace(present_entity(rows[0]), counts=counts, tombstone_notices=notices)
+
+
+async def _count(db: Database, who: Principal, entity_id: str) -> EntityCounts:
+    params = {"tenant": who.tenant_id, "project": require_project(who), "entity": entity_id, "limit": MAX_COUNT}
+    (row,) = await db.query(who, queries.COUNTS, params)
+    return EntityCounts(facts=row["facts"], mentions=row["mentions"])
 
 
 async def notices_of(

@@ -48,6 +48,28 @@ def merge(client: httpx.Client, into: dict[str, Any], source: dict[str, Any], **
     return answer.json()
 
 
+def test_an_entity_tells_how_many_facts_and_notes_are_about_it(robin: httpx.Client, wren: httpx.Client) -> None:
+    subject, other, name = new("Person"), new("Town"), new("lives in")
+    shown = {"evidence": [note(robin), note(robin)]}
+    first = fact(robin, subject, name, {"entity": other}, **shown)
+    gone = fact(robin, subject, new("likes"), {"value": "tea"}, evidence=shown["evidence"][:1])
+    fact(
+        robin,
+        subject,
+        new("hides"),
+        {"value": "gold"},
+        scope="agent_private",
+        evidence=[note(robin, scope="agent_private")],
+    )
+    assert get(robin, subject)["counts"] == {"facts": 3, "mentions": 3}
+    assert get(wren, subject)["counts"] == {"facts": 2, "mentions": 2}, "what others keep private is not counted"
+    assert get(robin, other)["counts"]["facts"] == 1
+    assert robin.post(f"/v1/facts/{gone['fact_id']}/retract", json={"reason": "wrong"}).status_code == 200
+    assert get(wren, subject)["counts"]["facts"] == 1
+    past = wren.get(f"/v1/entities/{subject}", params={"as_of": first["created_at"]}).json()
+    assert "counts" not in past
+
+
 # Made once
 
 
