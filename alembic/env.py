@@ -15,7 +15,7 @@ from app.config import read_settings
 from app.db.functions import driver_connection, sync_functions
 from app.db.migrations import head_revision, known_revisions, migration_conninfo, prepare_connection
 from app.db.pre_release import adopt_pre_release
-from app.db.releases import record_level
+from app.db.releases import NEWER_DATABASE, record_level
 from app.db.schema import load_metadata
 from app.errors import StartupError
 
@@ -32,9 +32,9 @@ def _check_revision(connection: Connection) -> None:
         revision = adopt_pre_release(driver_connection(connection), found)
         if revision is not None and revision not in known_revisions():
             raise StartupError(
-                f"The database is at migration {revision}, which this version does not know; use the release that "
-                "migrated it, also to downgrade.",
-                code="newer_database",
+                f"This code is older than the database, which is at migration {revision}, which this version does not "
+                "know; use the release that migrated it, also to downgrade.",
+                code=NEWER_DATABASE,
             )
 
 

@@ -191,6 +191,9 @@ class Settings:
     cursor_secret: str | None = _setting(
         "CURSOR_SECRET", _secret, None, "Signs page cursors. Unset: a secret kept in the database."
     )
+    cursor_ttl_seconds: int = _setting(
+        "CURSOR_TTL_SECONDS", _whole(10, 86_400), 300, "How long the cursor of a next page is valid."
+    )
     signing_key: bytes | None = _setting(
         "SIGNING_KEY",
         _signing_key,
@@ -227,11 +230,11 @@ class Settings:
     rate_limit_expand: int = _setting(
         "RATE_LIMIT_EXPAND",
         _whole(0, 10**9),
-        30,
+        600,
         "Graph expansions a minute for each key, which also count as reads; 0 = no limit.",
     )
     expand_cap: int = _setting(
-        "EXPAND_CAP", _whole(2, 10**6), 60_000, "Upper bound of an expansion's limitNodes times its depth."
+        "EXPAND_CAP", _whole(2, 10**6), 60_000, "Upper bound of an expansion's limit_nodes times its depth."
     )
     worker_concurrency: int = _setting("WORKER_CONCURRENCY", _whole(1, 500), 10, "Jobs a worker runs at once.")
     lease_seconds: float = _setting(
@@ -294,6 +297,45 @@ class Settings:
         _decimal(0, 86_400),
         30.0,
         "A text that changes again within this time waits before it is embedded again.",
+    )
+    embed_min_confidence: float = _setting(
+        "EMBED_MIN_CONFIDENCE",
+        _decimal(0, 1),
+        0.1,
+        "Facts of no more confidence than this get no vector; facts that cross it later follow within a day.",
+    )
+    embedding_qps: float = _setting(
+        "EMBEDDING_QPS",
+        _decimal(0, 10_000),
+        0.0,
+        "Requests a second that each worker sends to an embedding provider at most, besides queries; 0 = no limit.",
+    )
+    card_max_age_seconds: int = _setting(
+        "CARD_MAX_AGE_SECONDS",
+        _whole(60, 30 * 86_400),
+        86_400,
+        "A memory card that was built longer ago is stale and is built again.",
+    )
+    retention_deleted_days: int = _setting(
+        "RETENTION_DELETED_DAYS",
+        _whole(30, 3650),
+        30,
+        "Days until deleted notes are purged; they can be recovered for 30 days.",
+    )
+    retention_history_days: int = _setting(
+        "RETENTION_HISTORY_DAYS",
+        _whole(1, 3650),
+        180,
+        "Days until the history of notes is purged; as_of reads texts of notes as far back as that.",
+    )
+    retention_finished_jobs_days: int = _setting(
+        "RETENTION_FINISHED_JOBS_DAYS", _whole(1, 3650), 14, "Days until completed and cancelled jobs are purged."
+    )
+    retention_failed_jobs_days: int = _setting(
+        "RETENTION_FAILED_JOBS_DAYS", _whole(1, 3650), 30, "Days until dead and failed jobs are purged."
+    )
+    retention_records_days: int = _setting(
+        "RETENTION_RECORDS_DAYS", _whole(1, 3650), 90, "Days until records of model calls and of repairs are purged."
     )
     document_fetch: bool = _setting(
         "DOCUMENT_FETCH", _boolean, True, "Whether documents may be fetched from the web by URL."

@@ -10,7 +10,7 @@ import structlog
 from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
 
 from app.config import Settings, read_settings
 from app.db.catalogue import find_drift
@@ -33,8 +33,9 @@ from app.web.edge import Edge
 from app.web.envelope import handle_error
 from app.web.health import MetricsReader, ReadinessCheck
 from app.web.health import router as health_router
+from app.web.query_parameters import check_parameters, declare_parameters
 from app.web.rate_limits import RateLimiter
-from app.web.reference import ERROR_RESPONSES, openapi_config
+from app.web.reference import ERROR_RESPONSES, UNPROCESSABLE, openapi_config
 from app.web.requests import ApiRequest, guard, provide_idempotent_request, provide_who
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -85,7 +86,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     authenticator = Authenticator(database, settings.platform_key)
     limiter = RateLimiter(database, settings)
     usage = KeyUsage(database)
-    cursors = CursorSigner()
+    cursors = CursorSigner(ttl_seconds=settings.cursor_ttl_seconds)
     context = ServiceContext(db=database, settings=settings)
     provided = [
         Provided(background=(usage.run,), close=(usage.flush,)),
@@ -114,6 +115,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     app = Litestar(
         route_handlers=[api, health_router, docs_router],
         dependencies={name: Provide(_always(value), sync_to_thread=False) for name, value in values.items()},
+        guards=[check_parameters],
         exception_handlers={Exception: handle_error},
         request_class=ApiRequest,
         request_max_body_size=settings.max_body_bytes,
@@ -173,15 +175,19 @@ async def _cursor_secret(db: Database, settings: Settings) -> bytes:
 
 
 def _finish_routes(app: Litestar) -> None:
-    """Refuse to start with a route under /v1 that declares no access, and document the same errors for all."""
+    """Refuse to start with a route under /v1 that declares no access; declare what all routes have in common."""
     for route in app.routes:
-        for handler in getattr(route, "route_handlers", ()):
-            if not isinstance(handler, HTTPRouteHandler) or handler.http_methods == {"OPTIONS"}:
+        if not isinstance(route, HTTPRoute):
+            raise StartupError(f"{route.path} is not an HTTP route; its query parameters would not be checked")
+        declare_parameters(route)
+        for handler in route.route_handlers:
+            if handler.http_methods == {"OPTIONS"} or not route.path.startswith("/v1"):
                 continue
-            if route.path.startswith("/v1"):
-                if not isinstance(handler.opt.get("access"), Access):
-                    raise StartupError(f"{route.path} declares no access")
-                handler.responses = {**ERROR_RESPONSES, **(handler.responses or {})}
+            access = handler.opt.get("access")
+            if not isinstance(access, Access):
+                raise StartupError(f"{route.path} declares no access")
+            errors = ERROR_RESPONSES if access.work == "read" else {**ERROR_RESPONSES, **UNPROCESSABLE}
+            handler.responses = {**errors, **(handler.responses or {})}
 
 
 def asgi() -> Edge:

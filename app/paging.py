@@ -29,8 +29,9 @@ class _Payload(msgspec.Struct, array_like=True):
 class CursorSigner:
     """Signs and opens cursors with a secret that all replicas share."""
 
-    def __init__(self, secret: bytes = b"") -> None:
+    def __init__(self, secret: bytes = b"", *, ttl_seconds: int = CURSOR_TTL_SECONDS) -> None:
         self._secret = secret
+        self._ttl_seconds = ttl_seconds
 
     def load(self, secret: bytes) -> None:
         """Set the secret, which is known only once the database is open."""
@@ -38,7 +39,7 @@ class CursorSigner:
 
     def sign(self, position: list[Any], *, binding: str, now: float | None = None) -> str:
         """Return a cursor that continues after `position`, valid only for the list and caller named by `binding`."""
-        expires = int(time.time() if now is None else now) + CURSOR_TTL_SECONDS
+        expires = int(time.time() if now is None else now) + self._ttl_seconds
         payload = msgspec.msgpack.encode(_Payload(expires, position))
         return base64.urlsafe_b64encode(self._mac(payload, binding) + payload).rstrip(b"=").decode()
 

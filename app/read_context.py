@@ -4,14 +4,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import msgspec
+import psycopg
 
 from app.access import Principal, require_project
+from app.db.database import Database, Row
 from app.db.scope import LEGAL_HOLD
 from app.errors import BadRequest, Forbidden
+from app.inputs import parse_moment
 
 # Clocks of callers may be a little ahead of ours.
 FUTURE_TOLERANCE = timedelta(seconds=5)
 MAIN_BRANCH = "main"
+# The state that check_as_of raises.
+BELOW_FLOOR = "PA001"
 
 
 class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +76,23 @@ def _reader(who: Principal, as_of: datetime | None) -> Principal:
     if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
         raise BadRequest("as_of must not be in the future.", code="as_of_future")
     return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
+
+
+def parse_as_of(text: str | None) -> datetime | None:
+    """Return `as_of` of a query string as a time."""
+    return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
+
+
+async def look_back(db: Database, who: Principal, query: str, params: dict[str, Any]) -> list[Row]:
+    """Run one read; raise BadRequest when its `as_of` is before the project's retention floor."""
+    try:
+        return await db.query(who, query, params)
+    except psycopg.Error as problem:
+        if problem.sqlstate != BELOW_FLOOR:
+            raise
+        floor = datetime.fromisoformat(problem.diag.message_detail or "").astimezone(UTC).isoformat()
+        raise BadRequest(
+            f"as_of: this project keeps history from {floor} on; ask for that time or a later one.",
+            code="as_of_before_retention_floor",
+            details={"floor": floor},
+        ) from problem

@@ -59,3 +59,11 @@ def test_a_cursor_lives_five_minutes() -> None:
 def test_another_secret_opens_nothing() -> None:
     with pytest.raises(CursorInvalid):
         CursorSigner(b"another secret").open(SIGNER.sign(["here"], binding="x"), binding="x")
+
+
+def test_how_long_a_cursor_is_valid_can_be_set() -> None:
+    signer = CursorSigner(b"a secret of the tests, long enough", ttl_seconds=20)
+    cursor = signer.sign(["x"], binding="b", now=1000)
+    assert signer.open(cursor, binding="b", now=1020) == ["x"]
+    with pytest.raises(CursorExpired):
+        signer.open(cursor, binding="b", now=1021)

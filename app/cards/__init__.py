@@ -6,4 +6,5 @@ domain = Domain(
     routers=("app.cards.routes",),
     tables=("app.cards.tables",),
     jobs=("app.cards.tasks",),
+    dependencies=("app.cards.dependencies",),
 )

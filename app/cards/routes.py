@@ -4,7 +4,8 @@ from typing import Annotated, Any, cast
 from uuid import UUID
 
 from litestar import Router, get
-from litestar.params import FromPath, QueryParameter
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter, SkipValidation
 
 from app.cards import history, service
 from app.cards.schemas import CardList, CardRead
@@ -18,6 +19,7 @@ from app.web.auth import Access
 from app.web.requests import AsOf, Cursor, Cursors, Db, Limit, Who
 
 READ = Access(work="read", scopes=("facts:read",))
+MaxAge = NamedDependency[SkipValidation[float]]
 ValidAt = Annotated[
     str | None,
     QueryParameter(max_length=40, description="Built from what was valid at this time; default now, or as_of."),
@@ -29,6 +31,7 @@ async def list_cards(
     db: Db,
     who: Who,
     cursors: Cursors,
+    card_max_age: MaxAge,
     entity: Annotated[
         str | None, QueryParameter(max_length=512, description="Only cards of this entity: name, alias, URI or id.")
     ] = None,
@@ -60,18 +63,27 @@ async def list_cards(
             )
         context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope)
         return await history.list_cards(db, who, context=context, entity=entity, page=page)
-    return await service.list_cards(db, who, entity=entity, scope=scope, force_refresh=force_refresh, page=page)
+    return await service.list_cards(
+        db, who, entity=entity, scope=scope, force_refresh=force_refresh, page=page, max_age=card_max_age
+    )
 
 
 @get("/cards/{card_id:uuid}", opt={"access": READ}, summary="Read a memory card", tags=["recall"])
-async def get_card(db: Db, who: Who, card_id: FromPath[UUID], as_of: AsOf = None, valid_at: ValidAt = None) -> CardRead:
+async def get_card(
+    db: Db,
+    who: Who,
+    card_max_age: MaxAge,
+    card_id: FromPath[UUID],
+    as_of: AsOf = None,
+    valid_at: ValidAt = None,
+) -> CardRead:
     """Returns 404 when the card is unknown, or of a scope or garden the caller may not read; with `as_of` or `valid_at`
     also when it had no facts then."""
     known, valid = parse_as_of(as_of), parse_moment(valid_at, "valid_at")
     if known is not None or valid is not None:
         context = ReadContext.of(who, valid_at=valid, as_of=known)
         return await history.get_card(db, who, context=context, card_id=card_id)
-    return await service.get_card(db, who, card_id=card_id)
+    return await service.get_card(db, who, card_id=card_id, max_age=card_max_age)
 
 
 handlers: list[Any] = [list_cards, get_card]

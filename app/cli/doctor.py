@@ -14,12 +14,12 @@ from app.config import Settings
 from app.db.catalogue import find_drift
 from app.db.functions import functions_hash
 from app.db.migrations import head_revision
-from app.db.releases import read_state
+from app.db.releases import NOT_MIGRATED, read_state
 from app.db.rls import APP_ROLE
 from app.db.schema import load_metadata
+from app.db.server import MINIMUM_VERSION, NEEDED, describe_version
 from app.errors import ConfigError, StartupError
 
-MINIMUM_SERVER = 160000
 MINIMUM_VECTOR = (0, 8)
 CLOCK_SECONDS = 5.0
 
@@ -60,8 +60,12 @@ async def _examine(settings: Settings) -> list[Finding]:
             )
         ]
     async with connection:
-        checks: list[Check] = [_version, _extension, _role, _migration, _policies, _clock, _embedding]
-        return [await check(connection) for check in checks]
+        version = _version(connection.info)
+        if not version.ok:
+            # The other checks would only name its consequences.
+            return [version]
+        checks: list[Check] = [_extension, _role, _migration, _policies, _clock, _embedding]
+        return [version, *[await check(connection) for check in checks]]
 
 
 async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
@@ -69,13 +73,12 @@ async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
     return None if row is None else row[0]
 
 
-async def _version(connection: psycopg.AsyncConnection[Any]) -> Finding:
-    version = await _value(connection, "SHOW server_version")
+def _version(info: psycopg.ConnectionInfo) -> Finding:
     return Finding(
         check="database version",
-        ok=connection.info.server_version >= MINIMUM_SERVER,
-        found=f"PostgreSQL {version}",
-        remedy="upgrade to PostgreSQL 16 or newer",
+        ok=info.server_version >= MINIMUM_VERSION,
+        found=describe_version(info.server_version),
+        remedy=f"Palimpsest needs {NEEDED}; upgrade the server, or name another one in DATABASE_URL",
     )
 
 
@@ -105,10 +108,10 @@ async def _migration(connection: psycopg.AsyncConnection[Any]) -> Finding:
         async with connection.cursor(row_factory=dict_row) as cursor:
             return await (await cursor.execute(query.encode())).fetchall()
 
-    problem, newer, found = None, False, "unreadable"
+    problem, newer, found, code = None, False, "unreadable", NOT_MIGRATED
     try:
         state = await read_state(fetch, functions_hash=functions_hash())
-        problem, newer, found = state.problem, state.newer, state.revision or "none"
+        problem, newer, found, code = state.problem, state.newer, state.revision or "none", state.code
     except psycopg.errors.InsufficientPrivilege as refused:
         problem = str(refused).strip()
     relation = "a newer release of the same compatibility level" if newer else f"newest is {head_revision()}"
@@ -116,7 +119,9 @@ async def _migration(connection: psycopg.AsyncConnection[Any]) -> Finding:
         check="migrations",
         ok=problem is None,
         found=f"at {found}, {relation}" + (f": {problem}" if problem else ""),
-        remedy="run palimpsest migrate (on your own server with DATABASE_MIGRATION_URL set)",
+        remedy="run palimpsest migrate (on your own server with DATABASE_MIGRATION_URL set)"
+        if code == NOT_MIGRATED
+        else "start the release that migrated the database, or a newer one",
     )
 
 

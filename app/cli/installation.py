@@ -15,6 +15,7 @@ from app.db import migrations, releases
 from app.db.embedded import EmbeddedServer, EmbeddedServerError
 from app.db.functions import functions_hash
 from app.db.rls import APP_ROLE
+from app.db.server import check_version
 from app.embeddings.administration import adopt_model
 from app.errors import StartupError
 
@@ -88,9 +89,11 @@ def _as_url(conninfo: str) -> str:
     return f"postgresql://{parts['user']}@/{parts['dbname']}?host={quote(parts['host'], safe='')}&port={parts['port']}"
 
 
-def _check_reachable(conninfo: str) -> None:
+def _check_server(conninfo: str) -> None:
+    """Raise StartupError when the server cannot be reached or is too old."""
     try:
-        psycopg.connect(conninfo, connect_timeout=10).close()
+        with psycopg.connect(conninfo, connect_timeout=10) as connection:
+            check_version(connection.info)
     except psycopg.OperationalError as problem:
         reason = (str(problem).strip().splitlines() or ["no answer"])[-1].strip()
         raise StartupError(f"The database cannot be reached: {reason}", code="unavailable") from problem
@@ -103,7 +106,7 @@ def migrate(settings: Settings, *, revision: str = "head", keep_newer: bool = Tr
     process that starts again must not take away what new ones already use.
     """
     conninfo = migrations.migration_conninfo(settings)
-    _check_reachable(conninfo)
+    _check_server(conninfo)
     for line in migrations.ensure_roles(conninfo, app_conninfo=settings.database_url):
         say(line)
     if keep_newer and releases.is_newer(conninfo, functions_hash=functions_hash()):

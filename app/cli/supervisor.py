@@ -15,12 +15,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import psycopg
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops
 
 from app.cli.administration import Demo, ensure_demo, with_database
 from app.cli.installation import Say, database_of, migrate
 from app.config import Settings
+from app.db.releases import NOT_MIGRATED
 from app.embeddings.embedders import Embedders
 from app.embeddings.models import check_active
 from app.errors import StartupError
@@ -29,7 +31,6 @@ from app.main import asgi, build_registry, check_policies, open_database
 from app.telemetry.logs import configure_logs
 from app.telemetry.traces import configure_traces
 from app.web.edge import Edge
-from app.web.health import ReadinessCheck
 from app.web.monitoring import monitoring
 
 PORT_PATIENCE_SECONDS = 4.0
@@ -96,10 +97,10 @@ async def check_database(settings: Settings) -> None:
     db = open_database(settings)
     try:
         await db.open()
-        state = await ReadinessCheck(db, strict=False).run()
-        if not state.migrations:
-            raise StartupError("\n".join(state.problems), code="not_migrated")
-        await check_policies(db, strict=settings.rls_policy_strict)
+        try:
+            await check_policies(db, strict=settings.rls_policy_strict)
+        except psycopg.errors.InsufficientPrivilege as problem:
+            raise StartupError("The schema is not there; run palimpsest migrate.", code=NOT_MIGRATED) from problem
         await check_active(db, settings)
     finally:
         await db.close()
@@ -129,24 +130,32 @@ def _url(settings: Settings) -> str:
 
 def _announce(settings: Settings, made: Demo | None, *, tried_demo: bool) -> None:
     url = _url(settings)
-    lines = ["", f"  Palimpsest    {url}", f"  API reference {url}/schema"]
+    lines = ["", f"  Palimpsest    {url}", f"  Documentation {url}/docs", f"  API reference {url}/schema"]
     if made is not None:
         lines += [
             "",
             "  Tenant demo, project default. These keys are shown only now; keep them:",
             f"  admin key     {made.admin_key}",
             f"  agent key     {made.agent_key}",
-            "",
-            "  Try it:",
-            f"  curl -H 'Authorization: Bearer {made.agent_key}' {url}/v1/whoami",
+            *_first_commands(url, f"'Authorization: Bearer {made.agent_key}'"),
         ]
     elif tried_demo:
         lines += [
             "",
             "  The keys of tenant demo were shown at the first start. To create another one:",
             "  .venv/bin/palimpsest keys create --tenant demo --project default --agent my-agent",
+            *_first_commands(url, '"Authorization: Bearer $AGENT"'),
         ]
     print("\n".join([*lines, ""]), flush=True)
+
+
+def _first_commands(url: str, header: str) -> list[str]:
+    return [
+        "",
+        "  Remember, then recall:",
+        f"""  curl -s {url}/v1/notes -H {header} -d '{{"content": "Alice prefers tea."}}'""",
+        f"""  curl -s {url}/v1/recall -H {header} -d '{{"query": "What does Alice drink?", "rendered": true}}'""",
+    ]
 
 
 def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:

@@ -92,7 +92,7 @@ async def find_drift(connection: AsyncConnection[Any], metadata: MetaData) -> li
         return drift
     state = await read_state(lambda query: _rows(connection, query), functions_hash=functions_hash())
     if state.problem is not None:
-        raise StartupError(state.problem, code="not_migrated")
+        raise StartupError(state.problem, code=state.code)
     newer, grants = state.newer, table_grants(metadata)
     return [
         *drift,

@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql import ClauseElement
 
 from app.db.hot import BUSY, CONNECTION_OPTIONS, HotConnection, HotPool, Row, StaleStatement
+from app.db.server import check_version
 from app.db.wakeups import Wakeups
 from app.errors import Unavailable
 
@@ -117,10 +118,10 @@ class Database:
         )
 
     async def open(self) -> None:
-        """Connect once, or raise Unavailable with the reason."""
+        """Connect once, or raise Unavailable with the reason, or StartupError for a server that is too old."""
         try:
-            async with self._pool.connection():
-                return
+            async with self._pool.connection() as hot:
+                check_version(hot.connection.info)
         except psycopg.OperationalError as problem:
             reason = (str(problem).strip().splitlines() or ["no answer"])[-1].strip()
             raise Unavailable(f"The database cannot be reached: {reason}") from problem

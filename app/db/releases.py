@@ -9,9 +9,10 @@ functions there: in the last line, and the database is its own; in an earlier on
 since; in none, and this release was never installed.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -27,7 +28,7 @@ PRESENT = """
     SELECT to_regclass('public.alembic_version') IS NOT NULL AS migrated,
            to_regclass('public.installed_releases') IS NOT NULL AS recorded"""
 REVISION = "SELECT version_num FROM alembic_version"
-RELEASES = "SELECT compatibility_level, functions_hash FROM installed_releases ORDER BY installation"
+RELEASES = "SELECT compatibility_level, functions_hash, release FROM installed_releases ORDER BY installation"
 
 LAST = "SELECT functions_hash, catalogue_hash FROM installed_releases ORDER BY installation DESC LIMIT 1"
 CONFIRM = """
@@ -43,6 +44,19 @@ Row = dict[str, Any]
 Fetch = Callable[[str], Awaitable[Sequence[Row]]]
 
 
+# Codes of the problems of a database.
+NOT_MIGRATED = "not_migrated"
+NEWER_DATABASE = "newer_database"
+
+
+class Installation(NamedTuple):
+    """A set of functions that was installed."""
+
+    level: int | None
+    functions_hash: str | None
+    release: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatabaseState:
     """How a database compares with this release."""
@@ -52,6 +66,8 @@ class DatabaseState:
     """A newer release of the same level was installed."""
     problem: str | None = None
     """Why this release cannot work with it, in one sentence."""
+    code: str = NOT_MIGRATED
+    """The code of the problem."""
 
 
 async def read_state(fetch: Fetch, *, functions_hash: str) -> DatabaseState:
@@ -63,12 +79,17 @@ async def read_state(fetch: Fetch, *, functions_hash: str) -> DatabaseState:
     releases: Sequence[Row] = await fetch(RELEASES) if present["recorded"] else []
     return judge(
         revisions[0]["version_num"] if revisions else None,
-        [(row["compatibility_level"], row["functions_hash"]) for row in releases],
+        [(row["compatibility_level"], row["functions_hash"], row["release"]) for row in releases],
         functions_hash=functions_hash,
     )
 
 
-def judge(revision: str | None, releases: Sequence[tuple[int, str]], *, functions_hash: str) -> DatabaseState:
+def judge(
+    revision: str | None,
+    releases: Sequence[tuple[Any, ...]],
+    *,
+    functions_hash: str,
+) -> DatabaseState:
     """Return whether this release can work with a database at `revision` in which `releases` were installed."""
     revisions = known_revisions()
     if revision is None:
@@ -79,21 +100,44 @@ def judge(revision: str | None, releases: Sequence[tuple[int, str]], *, function
             problem=f"The database is at migration {revision}, this version needs {revisions[-1]}; "
             "run palimpsest migrate.",
         )
-    level, installed = releases[-1] if releases else (None, None)
-    if revision in revisions and functions_hash == installed:
+    installed = [Installation(*row) for row in releases]
+    last = installed[-1] if installed else Installation(None, None)
+    if revision in revisions and functions_hash == last.functions_hash:
         return DatabaseState(revision=revision)
-    if revision in revisions and functions_hash not in (known for _, known in releases):
-        return DatabaseState(
-            revision=revision,
-            problem="The functions in the database are not those of this version; run palimpsest migrate.",
-        )
-    if level != COMPATIBILITY_LEVEL:
-        return DatabaseState(
-            revision=revision,
-            problem=f"The database belongs to another release, at migration {revision} with compatibility level "
-            f"{level}, and this version has level {COMPATIBILITY_LEVEL}; start the release that migrated it.",
-        )
+    if revision in revisions and functions_hash not in (known.functions_hash for known in installed):
+        return _never_installed(revision, last)
+    if last.level != COMPATIBILITY_LEVEL:
+        return _older_code(revision, last)
     return DatabaseState(revision=revision, newer=True)
+
+
+def _never_installed(revision: str, last: Installation) -> DatabaseState:
+    """Return the state of a database that has the tables of this release, but functions of another one."""
+    if last.release is not None and _order(last.release) > _order(__version__):
+        return _older_code(revision, last)
+    problem = "The functions in the database are not those of this version; run palimpsest migrate."
+    if last.release == __version__:
+        problem = (
+            f"The functions in the database were installed by other code of release {__version__}; run palimpsest "
+            "migrate if this code is the newer one, else start the other."
+        )
+    return DatabaseState(revision=revision, problem=problem)
+
+
+def _older_code(revision: str, last: Installation) -> DatabaseState:
+    migrated_by = f"release {last.release}" if last.release else "another release"
+    return DatabaseState(
+        revision=revision,
+        problem=f"This code, release {__version__}, is older than the database: {migrated_by} left it at migration "
+        f"{revision} with compatibility level {last.level}, and this version has level {COMPATIBILITY_LEVEL}; start "
+        "the release that migrated it, or a newer one.",
+        code=NEWER_DATABASE,
+    )
+
+
+def _order(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release, by which releases are compared."""
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
 
 
 def is_newer(conninfo: str, *, functions_hash: str) -> bool:

@@ -31,11 +31,11 @@ NONE = "none"
 Say = Callable[[str], None]
 
 
-async def model_status(owner: Database) -> list[dict[str, Any]]:
+async def model_status(owner: Database, *, least: float = LEAST_CONFIDENCE) -> list[dict[str, Any]]:
     """Return every model with the share of units that have a vector of it, over all tenants."""
     models = await list_models(owner)
     async with owner.system() as session:
-        counted = await session.row(queries.COUNT_UNITS, {"least": LEAST_CONFIDENCE})
+        counted = await session.row(queries.COUNT_UNITS, {"least": least})
         vectors = {row["model_id"]: row["vectors"] for row in await session.rows(queries.COUNT_VECTORS)}
         queue = {row["model_id"]: row for row in await session.rows(queries.COUNT_QUEUE)}
     assert counted is not None
@@ -176,14 +176,17 @@ async def _find(owner: Database, name: str, version: int | None) -> ModelRow:
     return found[0]
 
 
-async def activate_model(owner: Database, *, name: str, version: int | None, force: bool) -> dict[str, Any]:
+async def activate_model(
+    owner: Database, *, name: str, version: int | None, force: bool, least: float = LEAST_CONFIDENCE
+) -> dict[str, Any]:
     """Make recall use this model from now on; the previous one keeps its vectors and can be activated again."""
     if name == NONE:
         async with owner.system() as session:
             await session.execute(queries.DEACTIVATE)
         return {"model_id": None, "model": NONE, "coverage": 0.0}
     model = await _find(owner, name, version)
-    coverage = next(row["coverage"] for row in await model_status(owner) if row["model_id"] == model.model_id)
+    status = await model_status(owner, least=least)
+    coverage = next(row["coverage"] for row in status if row["model_id"] == model.model_id)
     if coverage < MIN_COVERAGE and not force:
         raise Conflict(
             f"{model.name} covers {coverage:.1%} of all units; wait until the worker has reached {MIN_COVERAGE:.0%}, "

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import structlog
@@ -49,6 +49,33 @@ def backoff(attempt: int) -> float:
     return base * random.uniform(0.8, 1.2)  # noqa: S311
 
 
+class Pace:
+    """Spaces calls evenly, so that there are at most so many a second; 0 is no limit."""
+
+    def __init__(
+        self,
+        rate: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._next = 0.0
+
+    async def wait(self) -> None:
+        """Wait until the next call may start."""
+        if self._rate <= 0:
+            return
+        now = self._clock()
+        # Reserved before waiting: others who ask meanwhile come after.
+        start = max(now, self._next)
+        self._next = start + 1 / self._rate
+        if start > now:
+            await self._sleep(start - now)
+
+
 class GuardedEmbedder:
     """The embedder of one model; counts failures and decides when its provider may be called again."""
 
@@ -58,9 +85,11 @@ class GuardedEmbedder:
         build: Build,
         policy: BreakerPolicy,
         *,
+        pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.model = model
+        self._pace = pace or Pace(0)
         self._build = build
         self._policy = policy
         self._clock = clock
@@ -90,7 +119,12 @@ class GuardedEmbedder:
         return 0 if self._paused_until > self._clock() else self._breaker.permit(wanted)
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Matrix:
-        """Return one vector for each text, or raise ProviderError and count the failure."""
+        """Return one vector for each text, or raise ProviderError and count the failure.
+
+        All but queries wait for their turn where the rate of calls is limited.
+        """
+        if not query:
+            await self._pace.wait()
         started = time.perf_counter()
         try:
             vectors = await self._call(texts, query=query)
@@ -199,6 +233,7 @@ class Embedders:
             min_attempts=settings.embed_breaker_min_attempts,
             probe_seconds=settings.embed_breaker_half_open_seconds,
         )
+        self._calls_per_second = settings.embedding_qps
         self._kept: dict[ModelRow, GuardedEmbedder] = {}
 
     def of(self, model: ModelRow) -> GuardedEmbedder:
@@ -214,7 +249,7 @@ class Embedders:
             created_at=model.created_at,
         )
         if key not in self._kept:
-            self._kept[key] = GuardedEmbedder(key, self._build, self._policy)
+            self._kept[key] = GuardedEmbedder(key, self._build, self._policy, pace=Pace(self._calls_per_second))
         return self._kept[key]
 
     async def aclose(self) -> None:

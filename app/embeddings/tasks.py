@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from app.providers.base import InputRefused, ProviderError, UnusableResponse
 from app.providers.http import REJECTED_INPUT
 from app.telemetry.metrics import EMBEDDING_FAILURES
 
-# Facts of no more confidence than this have no vector.
+# Facts of no more confidence than this have no vector, unless the setting EMBED_MIN_CONFIDENCE says otherwise.
 LEAST_CONFIDENCE = 0.1
 # Terms in fewer documents are counted in the index when needed.
 FREQUENT = 64
@@ -94,6 +95,7 @@ class EmbedTask:
         self._embedders = embedders
         self._should_yield = should_yield
         self._batch = settings.embed_batch_size
+        self._least = settings.embed_min_confidence
         self._reembed = timedelta(seconds=settings.embed_reembed_seconds)
         self._slots = max(1, settings.worker_concurrency // 2)
         self._running = 0
@@ -150,13 +152,13 @@ class EmbedTask:
     async def _read(self, job: Job, model: ModelRow) -> list[Unit]:
         """Read a batch; when that is slow, each unit by itself, so that one slow text does not delay the others."""
         try:
-            rows = await _read_units(job, model, limit=self._batch, seconds=READ_SECONDS)
+            rows = await _read_units(job, model, limit=self._batch, least=self._least, seconds=READ_SECONDS)
             return [_unit(row) for row in rows]
         except queries.TooSlow:
             params = {"tenant": job.scope.tenant_id, "project": job.scope.project_id, "model": model.model_id}
             async with job.db.tenant(job.scope) as session:
                 due = await session.rows(queries.DUE_UNITS, {**params, "limit": self._batch})
-        return [unit for entry in due for unit in await _read_one(job, model, entry)]
+        return [unit for entry in due for unit in await _read_one(job, model, entry, least=self._least)]
 
     def _sort(self, units: list[Unit]) -> tuple[BatchResult, list[Unit]]:
         """Return what can be stored without calling the provider, and the units to embed."""
@@ -214,11 +216,13 @@ class EmbedTask:
             await enqueue_all(session, job.scope, jobs=refreshes)
 
 
-async def _read_units(job: Job, model: ModelRow, *, limit: int, seconds: float, owner: Any = None) -> list[Row]:
+async def _read_units(
+    job: Job, model: ModelRow, *, limit: int, least: float, seconds: float, owner: Any = None
+) -> list[Row]:
     arguments: Row = {
         "model": model.model_id,
         "limit": limit,
-        "least": LEAST_CONFIDENCE,
+        "least": least,
         "patterns": list(BUILT_IN),
         "characters": REDACTED_CHARACTERS,
         "owner": owner,
@@ -227,10 +231,10 @@ async def _read_units(job: Job, model: ModelRow, *, limit: int, seconds: float, 
         return await queries.rows_within(session, queries.READ_UNITS, arguments, seconds=seconds)
 
 
-async def _read_one(job: Job, model: ModelRow, entry: Row) -> list[Unit]:
+async def _read_one(job: Job, model: ModelRow, entry: Row, *, least: float) -> list[Unit]:
     """Read one unit; with the problem instead of its text when it cannot be redacted in time."""
     try:
-        rows = await _read_units(job, model, limit=1, seconds=REDACTION_SECONDS, owner=entry["owner_id"])
+        rows = await _read_units(job, model, limit=1, least=least, seconds=REDACTION_SECONDS, owner=entry["owner_id"])
         return [_unit(row) for row in rows]
     except queries.TooSlow:
         problem = RedactionSlow()
@@ -323,18 +327,18 @@ async def recount(job: Job) -> None:
     await refresh_lexicon(job.db, replace(job.scope, project_id=job.payload.get("project_id")))
 
 
-async def queue_missing(db: Database, who: Scope) -> int:
+async def queue_missing(db: Database, who: Scope, *, least: float = LEAST_CONFIDENCE) -> int:
     """Make the vectors and the queue of a project match its units; return how many units were queued."""
     async with db.tenant(who) as session:
         await session.execute(queries.NO_TIMEOUT)
-        row = await session.row(queries.RECONCILE, {"least": LEAST_CONFIDENCE})
+        row = await session.row(queries.RECONCILE, {"least": least})
     assert row is not None
     return row["queued"]
 
 
-async def reconcile(job: Job) -> None:
+async def reconcile(job: Job, *, least: float = LEAST_CONFIDENCE) -> None:
     """Make vectors and queue match the units, and write the day's redactions to the audit log."""
-    await queue_missing(job.db, job.scope)
+    await queue_missing(job.db, job.scope, least=least)
     await refresh_lexicon(job.db, job.scope, kinds=("note", "fact", "object"))
     place = {"tenant_id": job.scope.tenant_id, "project_id": job.scope.project_id or ""}
     async with job.finishing() as session:
@@ -353,5 +357,5 @@ def register_jobs(registry: Registry, context: JobContext) -> None:
     """Register the jobs of embeddings; embedding yields to extraction."""
     embed = EmbedTask(context.embedders, context.settings, should_yield=lambda: registry.is_busy("extract"))
     registry.register("embed", embed)
-    registry.register("embed_reconcile", reconcile)
+    registry.register("embed_reconcile", partial(reconcile, least=context.settings.embed_min_confidence))
     registry.register("recount", recount)

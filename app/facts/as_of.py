@@ -1,43 +1,20 @@
-"""Reads at a past time: the retention floor, and what legal holds hide."""
+"""Reads at a past time, and what legal holds hide from them."""
 
-from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
-
-import psycopg
 
 from app.access import Principal
 from app.audit import events as audit
-from app.db.database import Database, Row
-from app.errors import BadRequest, Forbidden
+from app.db.database import Database
+from app.errors import Forbidden
 from app.facts import queries
 from app.facts.names import normalize_entity_name
 from app.facts.schemas import TombstoneNotice
-from app.inputs import parse_moment
+from app.read_context import look_back, parse_as_of
 
-BELOW_FLOOR = "PA001"
+__all__ = ["EVERYTHING", "HELD", "hold_notices", "look_back", "parse_as_of"]
+
 HELD = 2
 EVERYTHING = "*"
-
-
-def parse_as_of(text: str | None) -> datetime | None:
-    """Return `as_of` of a query string as a time."""
-    return parse_moment(text, "as_of", code="as_of_invalid_timestamp")
-
-
-async def look_back(db: Database, who: Principal, query: str, params: dict[str, Any]) -> list[Row]:
-    """Run one read; raise BadRequest when its `as_of` is before the project's retention floor."""
-    try:
-        return await db.query(who, query, params)
-    except psycopg.Error as problem:
-        if problem.sqlstate != BELOW_FLOOR:
-            raise
-        floor = datetime.fromisoformat(problem.diag.message_detail or "").astimezone(UTC).isoformat()
-        raise BadRequest(
-            f"as_of: this project keeps history from {floor} on; ask for that time or a later one.",
-            code="as_of_before_retention_floor",
-            details={"floor": floor},
-        ) from problem
 
 
 async def hold_notices(

@@ -65,10 +65,10 @@ async def find_neighbors(
     limit: Annotated[int | None, QueryParameter(ge=1, le=200, description="Synonym of page_size.")] = None,
     cursor: Cursor = None,
 ) -> NeighborList:
-    """Returns neighbors by distance, then by entity id; each entity once, with a shortest path to it. Of an entity with
-    many facts, those of highest confidence are followed (1,000 from the first entity, 100 from each other, 2,000
-    entities in all); `truncated` says whether a limit applied. All pages read what was recorded when the first was
-    read."""
+    """Returns neighbors by distance, then by entity id; each entity once, with a shortest path to it; an empty list and
+    `entity: null` when there is no such entity. Of an entity with many facts, those of highest confidence are followed
+    (1,000 from the first entity, 100 from each other, 2,000 entities in all); `truncated` says whether a limit applied.
+    All pages read what was recorded when the first was read."""
     name, size = _either(entity, entity_uri, "entity", "entity_uri"), _either(page_size, limit, "page_size", "limit")
     if name is None:
         raise BadRequest("entity: required; a name, alias, URI or id.")

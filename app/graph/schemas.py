@@ -37,7 +37,8 @@ class NeighborRead(Read, frozen=True, kw_only=True):
 
 
 class NeighborList(Read, frozen=True, kw_only=True):
-    entity: EntityBrief
+    entity: EntityBrief | None
+    """null when it is unknown, or the caller cannot see it."""
     depth: int
     neighbors: list[NeighborRead]
     next_cursor: str | None

@@ -103,12 +103,15 @@ def check_depth(depth: int) -> None:
 
 
 async def find_neighbors(db: Database, context: ReadContext, *, query: NeighborQuery, page: Page) -> NeighborList:
-    """Return the neighbors of an entity, nearest first, or raise NotFound; all pages read the time of the first."""
+    """Return the neighbors of an entity, nearest first; none of one that is unknown. All pages read the time of the
+    first."""
     who = context.who
     found = await look_back(db, who, queries.FIND_NEIGHBORS, _parameters(context, query, page))
     roots = [row for row in found if row["hops"] == 0]
     if not roots:
-        raise entities.entity_not_found("entity")
+        return NeighborList(
+            entity=None, depth=query.depth, neighbors=[], next_cursor=None, total_hint=0, truncated=False
+        )
     if len(roots) > 1:
         await entities.notices_of(db, who, roots, context.hold_denied)
         raise entities.ambiguous(roots, "entity")

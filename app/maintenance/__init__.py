@@ -6,4 +6,5 @@ domain = Domain(
     routers=("app.maintenance.routes",),
     tables=("app.maintenance.tables",),
     jobs=("app.maintenance.tasks",),
+    dependencies=("app.maintenance.dependencies",),
 )

@@ -6,8 +6,8 @@ import msgspec
 
 from app.db.database import Database, Row
 from app.db.scope import Scope
-from app.embeddings.tasks import LEAST_CONFIDENCE
 from app.maintenance import queries
+from app.maintenance.options import DEFAULTS, MaintenanceOptions
 from app.maintenance.schemas import (
     Diagnostics,
     HealthParts,
@@ -30,9 +30,14 @@ HEALTHY, DEGRADED = 0.8, 0.5
 DEAD_RATE, DELETED_RATE, COVERAGE = 0.01, 0.3, 0.8
 
 
-async def diagnose(db: Database, who: Scope) -> Diagnostics:
+async def diagnose(db: Database, who: Scope, *, options: MaintenanceOptions = DEFAULTS) -> Diagnostics:
     """Return the diagnostics of the caller's project."""
-    figures = {"least": LEAST_CONFIDENCE, "sample": SAMPLE, "revivable": MAX_REQUEUED}
+    figures = {
+        "least": options.least_confidence,
+        "sample": SAMPLE,
+        "revivable": MAX_REQUEUED,
+        "keep_days": options.retention.deleted,
+    }
     (row,) = await db.query(who, queries.DIAGNOSE, figures)
     return evaluate(row)
 

@@ -9,7 +9,7 @@ from app.db.database import Row, Session
 from app.maintenance.tables import repairs
 
 # The figures of a project's health.
-DIAGNOSE = "SELECT * FROM diagnose_project(%(least)s::float8, %(sample)s, %(revivable)s)"
+DIAGNOSE = "SELECT * FROM diagnose_project(%(least)s::float8, %(sample)s, %(revivable)s, %(keep_days)s)"
 
 # The steps of retention, each in its own transaction.
 PURGE_LINKS = "SELECT * FROM purge_links(%(before)s, %(limit)s)"

@@ -15,6 +15,7 @@ from app.errors import AppError, Conflict, NotFound, RateLimited
 from app.jobs.queue import NewJob, enqueue
 from app.maintenance import queries
 from app.maintenance.diagnostics import MAX_REQUEUED
+from app.maintenance.options import DEFAULTS, MaintenanceOptions
 from app.maintenance.retention import sweep
 from app.maintenance.schemas import ACTIONS, Action, Repaired
 from app.tenancy.settings import PipelineSettings, lock_settings
@@ -31,20 +32,22 @@ class RepairRun(msgspec.Struct, frozen=True, kw_only=True):
     result: Repaired
 
 
-async def repair(db: Database, who: Principal, *, action: str) -> Repaired:
+async def repair(db: Database, who: Principal, *, action: str, options: MaintenanceOptions = DEFAULTS) -> Repaired:
     """Run a repair on request; raise RateLimited within its cooldown or over its hourly budget."""
     known: Action | None = next((name for name in ACTIONS if action == name), None)
     if known is None:
         raise NotFound(f"There is no such repair; use one of {', '.join(ACTIONS)}.", code="repair_not_found")
-    return (await run(db, who, action=known, requested_by=who.key_id)).result
+    return (await run(db, who, action=known, requested_by=who.key_id, options=options)).result
 
 
-async def run(db: Database, who: Scope, *, action: Action, requested_by: str) -> RepairRun:
+async def run(
+    db: Database, who: Scope, *, action: Action, requested_by: str, options: MaintenanceOptions = DEFAULTS
+) -> RepairRun:
     """Reserve and run a repair, and record its result, also in the audit log."""
     row = await _reserve(db, who, action=action, requested_by=requested_by)
     affected, message, success = 0, "", False
     try:
-        affected, message = await _REPAIRS[action](db, who)
+        affected, message = await _REPAIRS[action](db, who, options)
         success = True
     except AppError as problem:
         message = f"{problem.code}: {problem.message}"
@@ -104,17 +107,17 @@ def _seconds(left: timedelta) -> int:
     return max(1, math.ceil(left.total_seconds()))
 
 
-async def _requeue_dead(db: Database, who: Scope) -> tuple[int, str]:
+async def _requeue_dead(db: Database, who: Scope, _: MaintenanceOptions) -> tuple[int, str]:
     (row,) = await db.query(who, queries.REQUEUE_DEAD, {"limit": MAX_REQUEUED})
     return row["affected"], f"{row['affected']} dead jobs were requeued."
 
 
-async def _release_leases(db: Database, who: Scope) -> tuple[int, str]:
+async def _release_leases(db: Database, who: Scope, _: MaintenanceOptions) -> tuple[int, str]:
     (row,) = await db.query(who, queries.RELEASE_LEASES, {"limit": MAX_LEASES})
     return row["affected"], f"{row['affected']} expired leases were released."
 
 
-async def _check_index(db: Database, who: Scope) -> tuple[int, str]:
+async def _check_index(db: Database, who: Scope, _: MaintenanceOptions) -> tuple[int, str]:
     (row,) = await db.query(who, queries.CHECK_TERMS, {"limit": MAX_CHECKED})
     message = f"{row['repaired']} of {row['looked']} notes were reindexed."
     if row["repaired"] and row["looked"] >= MAX_CHECKED:
@@ -126,19 +129,19 @@ async def _check_index(db: Database, who: Scope) -> tuple[int, str]:
     return row["repaired"], message
 
 
-async def _sweep(db: Database, who: Scope) -> tuple[int, str]:
-    counts = await sweep(db, who)
+async def _sweep(db: Database, who: Scope, options: MaintenanceOptions) -> tuple[int, str]:
+    counts = await sweep(db, who, retention=options.retention)
     full = counts.pop("full")
     purged = ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "nothing"
     return sum(counts.values()), f"Purged: {purged}.{' There is more.' if full else ''}"
 
 
-async def _reembed(db: Database, who: Scope) -> tuple[int, str]:
-    queued = await queue_missing(db, who)
+async def _reembed(db: Database, who: Scope, options: MaintenanceOptions) -> tuple[int, str]:
+    queued = await queue_missing(db, who, least=options.least_confidence)
     return queued, f"{queued} units without a vector were queued."
 
 
-_REPAIRS: dict[Action, Callable[[Database, Scope], Awaitable[tuple[int, str]]]] = {
+_REPAIRS: dict[Action, Callable[[Database, Scope, MaintenanceOptions], Awaitable[tuple[int, str]]]] = {
     "requeue-dead": _requeue_dead,
     "release-leases": _release_leases,
     "check-index": _check_index,

@@ -1,6 +1,7 @@
 """The jobs of maintenance: retention of a tenant, and the maintenance cycle of a project."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,6 +14,7 @@ from app.jobs.registry import Job, JobContext, Registry
 from app.maintenance import queries, repairs
 from app.maintenance.diagnostics import diagnose
 from app.maintenance.expiry import clear_expired
+from app.maintenance.options import DEFAULTS, MaintenanceOptions
 from app.maintenance.retention import sweep
 from app.maintenance.schemas import Action, Diagnostics
 from app.recall.tasks import clear_traces
@@ -24,27 +26,29 @@ REQUESTED_BY = "maintenance"
 MAX_USELESS_RUNS = 3
 
 
-async def retain(job: Job) -> None:
+async def retain(job: Job, *, options: MaintenanceOptions = DEFAULTS) -> None:
     """Sweep a tenant once; a full step makes the next sweep due at once."""
-    job.result = await sweep(job.db, job.scope)
+    job.result = await sweep(job.db, job.scope, retention=options.retention)
     async with job.finishing():
         pass
 
 
-async def maintenance_cycle(job: Job) -> None:
+async def maintenance_cycle(job: Job, *, options: MaintenanceOptions = DEFAULTS) -> None:
     """Run a maintenance cycle of a project that enables it."""
     settings = await find_settings(job.db, job.scope)
     if not settings.autonomous_enabled or settings.autonomous_frozen:
         job.result = {"skipped": "not_autonomous"}
     else:
-        job.result = await run_cycle(job.db, job.scope, settings=settings)
+        job.result = await run_cycle(job.db, job.scope, settings=settings, options=options)
     async with job.finishing():
         pass
 
 
-async def run_cycle(db: Database, who: Scope, *, settings: PipelineSettings) -> Row:
+async def run_cycle(
+    db: Database, who: Scope, *, settings: PipelineSettings, options: MaintenanceOptions = DEFAULTS
+) -> Row:
     """Diagnose a project, run the recommended repairs in mode execute, and return a report."""
-    before = await diagnose(db, who)
+    before = await diagnose(db, who, options=options)
     report: Row = {
         "mode": settings.maintenance_mode,
         "score": before.score,
@@ -61,7 +65,7 @@ async def run_cycle(db: Database, who: Scope, *, settings: PipelineSettings) -> 
         place = {"tenant_id": who.tenant_id, "project_id": who.project_id}
         log.info("maintenance_recommends", **place, **{k: report[k] for k in ("mode", "score", "recommendations")})
         if settings.maintenance_mode == "execute":
-            report |= await _execute(db, who, before=before, halted=find_halted(runs))
+            report |= await _execute(db, who, before=before, halted=find_halted(runs), options=options)
     return report
 
 
@@ -77,7 +81,9 @@ def find_halted(runs: list[Row]) -> set[str]:
     }
 
 
-async def _execute(db: Database, who: Scope, *, before: Diagnostics, halted: set[str]) -> Row:
+async def _execute(
+    db: Database, who: Scope, *, before: Diagnostics, halted: set[str], options: MaintenanceOptions
+) -> Row:
     done: list[repairs.RepairRun] = []
     report: list[dict[str, Any]] = []
     for item in before.recommendations:
@@ -85,9 +91,9 @@ async def _execute(db: Database, who: Scope, *, before: Diagnostics, halted: set
         if item.action in halted:
             outcome = {"skipped": "halted"}
         else:
-            outcome = await _attempt(db, who, item.action, done)
+            outcome = await _attempt(db, who, item.action, done, options)
         report.append({"action": item.action, **outcome})
-    after = await diagnose(db, who)
+    after = await diagnose(db, who, options=options)
     async with db.tenant(who) as session:
         for run in done:
             scored = {**run.row, "score_before": before.score, "score_after": after.score}
@@ -96,9 +102,11 @@ async def _execute(db: Database, who: Scope, *, before: Diagnostics, halted: set
     return {"repairs": report, "score_after": after.score, "halted": sorted(halted)}
 
 
-async def _attempt(db: Database, who: Scope, action: Action, done: list[repairs.RepairRun]) -> dict[str, Any]:
+async def _attempt(
+    db: Database, who: Scope, action: Action, done: list[repairs.RepairRun], options: MaintenanceOptions
+) -> dict[str, Any]:
     try:
-        run = await repairs.run(db, who, action=action, requested_by=REQUESTED_BY)
+        run = await repairs.run(db, who, action=action, requested_by=REQUESTED_BY, options=options)
     except (RateLimited, Conflict) as problem:
         return {"skipped": problem.code}
     done.append(run)
@@ -129,8 +137,9 @@ async def clear_expired_rows(job: Job) -> None:
         await clear_expired(session, tenant_id=job.scope.tenant_id, now=datetime.now(UTC))
 
 
-def register_jobs(registry: Registry, _: JobContext) -> None:
+def register_jobs(registry: Registry, context: JobContext) -> None:
     """Register the jobs of maintenance."""
+    options = MaintenanceOptions.of(context.settings)
     registry.register("maintenance", clear_expired_rows)
-    registry.register("retention", retain)
-    registry.register("maintenance_cycle", maintenance_cycle)
+    registry.register("retention", partial(retain, options=options))
+    registry.register("maintenance_cycle", partial(maintenance_cycle, options=options))

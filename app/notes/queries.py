@@ -187,6 +187,43 @@ async def list_matching(
     return await session.rows(statement.with_for_update() if lock else statement)
 
 
+# Notes as they were at a time, newest first. Filters on what never changes come first, because reading the history of a
+# note costs more than reading the note.
+_NOTES_AS_OF = """
+    SELECT {columns} FROM (
+        SELECT m FROM memory_notes m
+        WHERE m.tenant_id = %(tenant)s AND (SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))
+          AND note_stands(m.created_at, m.deleted_at, %(as_of)s::timestamptz){fixed}
+        ORDER BY m.created_at DESC, m.note_id DESC) x
+    CROSS JOIN LATERAL note_at(x.m, %(as_of)s::timestamptz) n
+    WHERE true{changing}
+    LIMIT %(limit)s"""
+_FIXED_FILTERS = {
+    "note_id": "m.note_id = %(note_id)s::uuid",
+    "agent_id": "m.agent_id = %(agent_id)s",
+    "scope": "m.scope = %(scope)s",
+    "garden_id": "m.garden_id = %(garden_id)s::uuid",
+    "thread_id": "m.thread_id = %(thread_id)s",
+    "after": "(m.created_at, m.note_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
+}
+_CHANGING_FILTERS = {
+    "type": "n.type = %(type)s",
+    "tag": "%(tag)s = ANY (n.tags)",
+    "since": "n.occurred_at >= %(since)s",
+    "until": "n.occurred_at < %(until)s",
+}
+
+
+def select_notes_as_of(filters: set[str]) -> str:
+    """Return the query for notes as they were at a time, with the given filters."""
+    conditions = (
+        "".join(f" AND {known[name]}" for name in sorted(filters & known.keys()))
+        for known in (_FIXED_FILTERS, _CHANGING_FILTERS)
+    )
+    columns = ", ".join(f"n.{name}" for name in COLUMNS)
+    return _NOTES_AS_OF.format(columns=columns, fixed=next(conditions), changing=next(conditions))
+
+
 async def lock_note(session: Session, *, tenant_id: str, note_id: str) -> Row | None:
     """Lock one note, deleted or not, until the transaction ends and return it."""
     c = memory_notes.c

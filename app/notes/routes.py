@@ -25,10 +25,11 @@ from app.notes.schemas import (
     NoteType,
 )
 from app.paging import Page
+from app.read_context import ReadContext, parse_as_of
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
@@ -95,10 +96,12 @@ async def list_notes(
     thread_id: Annotated[str | None, QueryParameter(max_length=200, description="Only notes of this thread.")] = None,
     since: Time = None,
     until: Time = None,
+    as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> NoteList:
-    """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive."""
+    """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
+    the notes that were live then, with the fields they had; only `extraction_status` is the present one."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
@@ -109,14 +112,17 @@ async def list_notes(
         "since": parse_moment(since, "since"),
         "until": parse_moment(until, "until"),
     }
-    page = Page(cursors, who, "notes", limit=limit, cursor=cursor, **filters)
-    return await service.list_notes(db, who, filters=filters, page=page)
+    known = parse_as_of(as_of)
+    page = Page(cursors, who, "notes", limit=limit, cursor=cursor, as_of=known, **filters)
+    return await service.list_notes(db, ReadContext.of(who, as_of=known, held=False), filters=filters, page=page)
 
 
 @get("/notes/{note_id:uuid}", opt={"access": READ}, summary="Get a note", tags=["notes"])
-async def get_note(db: Db, who: Who, note_id: FromPath[UUID]) -> NoteRead:
-    """Returns 404 when the note is unknown, hidden or deleted."""
-    return await service.get_note(db, who, note_id=note_id)
+async def get_note(db: Db, who: Who, note_id: FromPath[UUID], as_of: AsOf = None) -> NoteRead:
+    """Returns the note, or with `as_of` as it was then. Returns 404 when the note is unknown, hidden or deleted, or was
+    at that time."""
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), held=False)
+    return await service.get_note(db, context, note_id=note_id)
 
 
 @patch("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Change a note", tags=["notes"])

@@ -44,6 +44,7 @@ from app.notes.storage import (
 )
 from app.outcomes import Outcome
 from app.paging import Page
+from app.read_context import ReadContext, look_back
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
 
@@ -148,12 +149,21 @@ async def _check_gardens(session: Session, who: Principal, rows: Sequence[Row]) 
             await gardens.require_writable(session, who, garden_id=UUID(row["garden_id"]), scope=row["scope"])
 
 
-async def get_note(db: Database, who: Principal, *, note_id: UUID) -> NoteRead:
-    """Return a live note that the caller can see, or raise NotFound."""
-    rows = await db.fetch(who, queries.select_note(tenant_id=who.tenant_id, note_id=str(note_id)))
+async def get_note(db: Database, context: ReadContext, *, note_id: UUID) -> NoteRead:
+    """Return a note that the caller can see, live or as it was at the context's time, or raise NotFound."""
+    who = context.who
+    if context.as_of is None:
+        rows = await db.fetch(who, queries.select_note(tenant_id=who.tenant_id, note_id=str(note_id)))
+    else:
+        rows = await _read_past(db, context, limit=1, note_id=str(note_id))
     if not rows:
         raise note_not_found()
     return present_note(rows[0])
+
+
+async def _read_past(db: Database, context: ReadContext, *, limit: int, **given: Any) -> list[Row]:
+    params = {**context.parameters(), **given, "limit": limit}
+    return await look_back(db, context.who, queries.select_notes_as_of(set(given)), params)
 
 
 async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[NoteRead]:
@@ -164,16 +174,25 @@ async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[No
     return [present_note(row) for row in rows]
 
 
-async def list_notes(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> NoteList:
-    """Return a page of live notes, newest first; raise Forbidden for a garden the caller is no member of."""
+async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page) -> NoteList:
+    """Return a page of notes, newest first: live ones, or with `as_of` those of that time.
+
+    Raise Forbidden for a garden the caller is no member of.
+    """
+    who = context.who
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
-    after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-    statement = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
-    rows, next_cursor = page.cut(
-        await db.fetch(who, statement), key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])]
-    )
+    if context.as_of is None:
+        after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
+        statement = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
+        found = await db.fetch(who, statement)
+    else:
+        given = {name: value for name, value in filters.items() if value is not None}
+        if page.after is not None:
+            given |= {"after": page.after[0], "after_id": page.after[1]}
+        found = await _read_past(db, context, limit=page.limit + 1, **given)
+    rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])])
     return NoteList(notes=[present_note(row) for row in rows], next_cursor=next_cursor)
 
 

@@ -58,8 +58,9 @@ def history_event(
     new: str | None = None,
     proposal: dict[str, Any] | None = None,
     before: dict[str, Any] | None = None,
+    at: datetime | None = None,
 ) -> Row:
-    """Return the history row of one event of a note."""
+    """Return the history row of one event of a note, now or at the given time."""
     return {
         "tenant_id": who.tenant_id,
         "history_id": new_id(),
@@ -76,7 +77,7 @@ def history_event(
         "new_content": new,
         "proposal": proposal,
         "before": before,
-        "created_at": datetime.now(UTC),
+        "created_at": at or datetime.now(UTC),
     }
 
 
@@ -106,13 +107,15 @@ async def change_note(
 ) -> Row:
     """Update a locked note, append the event to its history and return the new row."""
     version = note["version"] + 1
+    # One time for both, so that the note as of its own updated_at is this version.
+    now = datetime.now(UTC)
     row = await queries.update_note(
         session,
         tenant_id=who.tenant_id,
         note=note,
         **changes,
         version=version,
-        updated_at=datetime.now(UTC),
+        updated_at=now,
     )
     entry = history_event(
         who,
@@ -123,6 +126,7 @@ async def change_note(
         new=None if event == "deleted" else row["content"],
         proposal=proposal,
         before={name: msgspec.to_builtins(note[name]) for name in changes if name in VERSIONED_FIELDS} or None,
+        at=now,
     )
     await queries.insert_history(session, rows=[entry])
     if changes.keys() & (queries.INDEXED_FIELDS | {"deleted_at"}):

@@ -124,7 +124,8 @@ def _new_row(who: Principal, data: ObjectCreate, branches: Branches, types: Type
 def _warnings(types: Types, row: Row) -> list[str]:
     if types.find(row["type"]) is not None:
         return []
-    log.info("object of a type that is not registered", type=row["type"])
+    # Without its name, which is text of the caller.
+    log.info("object_type_not_registered")
     return [f"type: {row['type']} is not registered; its properties were not checked."]
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from app.cards.service import MAX_AGE_SECONDS
 from app.embeddings.embedders import Embedders
 from app.erasure.dependencies import hold_denied
 from app.recall.access_counts import AccessCounts
@@ -17,6 +18,7 @@ class RecallDependencies(msgspec.Struct, frozen=True, kw_only=True):
     access_counts: AccessCounts
     hold_denied: frozenset[str]
     rerankers: RerankersByName
+    card_max_age: float = MAX_AGE_SECONDS
 
 
 def provide(context: ServiceContext) -> Provided:
@@ -29,6 +31,7 @@ def provide(context: ServiceContext) -> Provided:
         access_counts=access_counts,
         hold_denied=hold_denied(context.settings),
         rerankers=rerankers,
+        card_max_age=context.settings.card_max_age_seconds,
     )
     return Provided(
         values={"recall_dependencies": dependencies},

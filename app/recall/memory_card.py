@@ -45,7 +45,9 @@ class CardResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def find_card(db: Database, request: CheckedRequest, *, entity_id: str, use_trust: bool) -> CardResult:
+async def find_card(
+    db: Database, request: CheckedRequest, *, entity_id: str, use_trust: bool, max_age: float
+) -> CardResult:
     """Return the card of an entity that the caller may read, refreshed first if the request asks for it."""
     if not request.is_present:
         # Stored cards describe the present only.
@@ -53,9 +55,9 @@ async def find_card(db: Database, request: CheckedRequest, *, entity_id: str, us
     who, scope = request.context.who, request.scope
     timed_out = False
     if request.options.force_refresh:
-        found, timed_out = await cards.refresh_now(db, who, entity_id=UUID(entity_id), scope=scope)
+        found, timed_out = await cards.refresh_now(db, who, entity_id=UUID(entity_id), scope=scope, max_age=max_age)
     else:
-        found = await cards.find_cards(db, who, entity_id=UUID(entity_id), scope=scope)
+        found = await cards.find_cards(db, who, entity_id=UUID(entity_id), scope=scope, max_age=max_age)
     if not found:
         return CardResult(stale=timed_out, timed_out=timed_out)
     # Of several cards, the one that everybody in the project may read.

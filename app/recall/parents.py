@@ -71,7 +71,7 @@ async def add_parents(
         else result
         for result in results
     ]
-    left = request.options.max_results - len(results)
+    left = request.max_results - len(results)
     if max_facts is not None:
         left = min(left, max_facts - sum(isinstance(result, RecalledFact) for result in results))
     for origin, child in origins:

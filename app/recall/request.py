@@ -1,6 +1,6 @@
 """Check a recall request: synonyms, bounds, and the scopes of the caller."""
 
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -11,13 +11,14 @@ from app.facts.as_of import parse_as_of
 from app.facts.names import as_id, entity_name, predicate_name
 from app.inputs import as_utc
 from app.read_context import ReadContext
-from app.recall.schemas import MAX_BUDGET, MAX_DEPTH, RecallAsk, Weights
+from app.recall.schemas import DEFAULT_RESULTS, MAX_BUDGET, MAX_DEPTH, RecallAsk, Weights
 from app.retrieval.trust import LOW_TRUST, NO_TRUST
 from app.tenancy.schemas import SYNONYMS, Visibility
 
 # A thousandth, with a margin for floating point errors.
 WEIGHTS_TOLERANCE = 0.001 + 1e-9
 DEBUG_SCOPE = "graph:search:debug"
+T = TypeVar("T", int, str)
 READ_SCOPES = {"facts": "facts:read", "notes": "notes:read"}
 
 
@@ -27,6 +28,7 @@ class CheckedRequest(msgspec.Struct, frozen=True, kw_only=True):
     options: RecallAsk
     """The request body."""
     query: str
+    max_results: int
     include: frozenset[str]
     entity: str | None
     relation: str | None
@@ -51,7 +53,7 @@ class CheckedRequest(msgspec.Struct, frozen=True, kw_only=True):
     def to_trace(self) -> dict[str, Any]:
         """Return what a trace stores of the request."""
         stored: dict[str, Any] = msgspec.to_builtins(self.options)
-        stored |= {"query": self.query, "include": sorted(self.include)}
+        stored |= {"query": self.query, "max_results": self.max_results, "include": sorted(self.include)}
         return {name: value for name, value in stored.items() if value is not None}
 
 
@@ -64,6 +66,7 @@ def check(who: Principal, ask: RecallAsk, *, hold_denied: frozenset[str] = froze
         raise BadRequest(f"token_budget: must be from 1 to {MAX_BUDGET}.", code="invalid_token_budget")
     if not 0 <= ask.depth <= MAX_DEPTH:
         raise BadRequest(f"depth: must be from 0 to {MAX_DEPTH}.", code="recall_depth_exceeded")
+    _, max_results = _either(ask.max_results, ask.max_facts, "max_results", "max_facts")
     _check_weights(ask.weights)
     if ask.debug and DEBUG_SCOPE not in who.scopes:
         raise Forbidden(
@@ -86,6 +89,7 @@ def check(who: Principal, ask: RecallAsk, *, hold_denied: frozenset[str] = froze
     return CheckedRequest(
         options=ask,
         query=query.strip(),
+        max_results=DEFAULT_RESULTS if max_results is None else max_results,
         include=frozenset(include),
         entity=entity,
         relation=relation,
@@ -122,7 +126,7 @@ def _relation(ask: RecallAsk) -> str | None:
     return name
 
 
-def _either(one: str | UnsetType, other: str | UnsetType, name: str, synonym: str) -> tuple[str, str | None]:
+def _either(one: T | UnsetType, other: T | UnsetType, name: str, synonym: str) -> tuple[str, T | None]:
     """Return the name of the field that was sent, and its value."""
     if one is not UNSET and other is not UNSET:
         raise BadRequest(f"{name}: give only one of {name} or {synonym}.")

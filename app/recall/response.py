@@ -60,7 +60,7 @@ def pool_size(request: CheckedRequest) -> int:
     fit = request.options.token_budget // TOKENS_FOR_FRAME + 1
     # With MMR, a candidate far behind may be preferred because it differs from the best.
     least = MIN_POOL_FOR_MMR if request.options.lambda_mmr < 1 else 0
-    return min(max(POOL_FACTOR * min(request.options.max_results, fit), least), MAX_POOL)
+    return min(max(POOL_FACTOR * min(request.max_results, fit), least), MAX_POOL)
 
 
 async def build_response(
@@ -151,13 +151,13 @@ async def _choose(
         [one.score + (FIRST if one.id in card.divergent else 0.0) for one in pool],
         costs,
         budget=options.token_budget - frame,
-        limit=options.max_results,
+        limit=request.max_results,
         vectors=None if by_entity else contents.stack_vectors(pool),
         diversity=1.0 if by_entity else options.lambda_mmr,
     )
     # MMR decides which results are taken; they are shown in the order of their scores.
     taken = sorted((pool[index] for index in chosen), key=lambda one: (-one.score, one.id))
-    too_long = _too_long(pool, costs, budget=options.token_budget - frame, limit=options.max_results)
+    too_long = _too_long(pool, costs, budget=options.token_budget - frame, limit=request.max_results)
     return _Chosen(taken=taken, used=used + frame if taken else 0, too_long=too_long, reranked=reranked)
 
 

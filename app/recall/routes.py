@@ -59,6 +59,7 @@ async def get_recall(
     max_results: Annotated[
         int | None, QueryParameter(ge=1, le=200, description="At most this many results; default 50.")
     ] = None,
+    max_facts: Annotated[int | None, QueryParameter(ge=1, le=200, description="Synonym of max_results.")] = None,
     include: Annotated[
         list[str] | None, QueryParameter(description="facts, notes or both, separated by commas or repeated.")
     ] = None,
@@ -112,13 +113,28 @@ async def get_recall(
     valid_at: Annotated[
         str | None, QueryParameter(description="What was valid at this time; default now, or as_of.")
     ] = None,
-    include_low_trust: bool = False,
-    include_contradicted: bool = False,
-    force_refresh: bool = False,
-    recency: bool = False,
-    graph_boost: bool = False,
-    rendered: bool = False,
-    debug: bool = False,
+    include_low_trust: Annotated[
+        bool, QueryParameter(description="Include facts whose confidence times source_trust is below 0.2.")
+    ] = False,
+    include_contradicted: Annotated[
+        bool, QueryParameter(description="Include facts that a preferred fact contradicts.")
+    ] = False,
+    force_refresh: Annotated[
+        bool, QueryParameter(description="Rebuild the entity's card first, within half a second.")
+    ] = False,
+    recency: Annotated[
+        bool, QueryParameter(description="Lower the scores of notes by their age, as for facts.")
+    ] = False,
+    graph_boost: Annotated[
+        bool,
+        QueryParameter(
+            description="Raise notes about the entities that the query names, in projects with graph_enabled."
+        ),
+    ] = False,
+    rendered: Annotated[bool, QueryParameter(description="Return the results also as one text for a prompt.")] = False,
+    debug: Annotated[
+        bool, QueryParameter(description="Return the parts of each score too (scope graph:search:debug).")
+    ] = False,
 ) -> RecallRead:
     """The same as POST /v1/recall, for short queries."""
     given: dict[str, Any] = {
@@ -126,6 +142,7 @@ async def get_recall(
         "intent": intent,
         "token_budget": token_budget,
         "max_results": max_results,
+        "max_facts": max_facts,
         "include": None if include is None else [kind.strip() for part in include for kind in part.split(",")],
         "depth": depth,
         "weights": None if weights is None else _parse_weights(weights),

@@ -20,11 +20,13 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 MAX_QUERY = 10_000
 MAX_BUDGET = 200_000
 MAX_DEPTH = 2
+DEFAULT_RESULTS = 50
 # Bounds in the reference only: request.py checks them, since their errors have codes of their own.
 BUDGET_BOUNDS: dict[str, Any] = {"minimum": 1, "maximum": MAX_BUDGET}
 DEPTH_BOUNDS: dict[str, Any] = {"minimum": 0, "maximum": MAX_DEPTH}
 ENTITY_BOUNDS: dict[str, Any] = {"maxLength": MAX_NAME}
 RELATION_BOUNDS: dict[str, Any] = {"maxLength": MAX_PREDICATE}
+MaxResults = Annotated[int, Meta(ge=1, le=200, extra_json_schema={"extra": {"default": DEFAULT_RESULTS}})]
 EntityName = Annotated[str, Meta(extra_json_schema={"extra": ENTITY_BOUNDS})]
 RelationName = Annotated[str, Meta(min_length=1, extra_json_schema={"extra": RELATION_BOUNDS})]
 
@@ -48,7 +50,9 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     intent: Annotated[str, Meta(max_length=MAX_QUERY)] | UnsetType = UNSET
     token_budget: Annotated[int, Meta(extra_json_schema={"extra": BUDGET_BOUNDS})] = 2000
     """How many tokens the results may use; a result uses 40 plus a quarter of its bytes."""
-    max_results: Annotated[int, Meta(ge=1, le=200)] = 50
+    max_results: MaxResults | UnsetType = UNSET
+    """At most this many results. `max_facts` is a synonym."""
+    max_facts: MaxResults | UnsetType = UNSET
     include: Annotated[list[Kind], Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["facts", "notes"])
     depth: Annotated[int, Meta(extra_json_schema={"extra": DEPTH_BOUNDS})] = 1
     """How many edges to follow from what was found: 0 to 2."""

@@ -37,7 +37,7 @@ async def recall(db: Database, who: Principal, *, ask: RecallAsk, dependencies: 
     if query is None:
         return await build_response(db, request, dependencies, settings, vector=vector, ranked=Ranked())
     channels = Channels(partial(look_back, db, request.context.who), query)
-    ranked = await _rank(db, request, channels, query, terms, settings)
+    ranked = await _rank(db, request, channels, query, terms, settings, card_max_age=dependencies.card_max_age)
     return await build_response(db, request, dependencies, settings, vector=vector, ranked=ranked, channels=channels)
 
 
@@ -79,7 +79,7 @@ async def _candidate_query(
         min_confidence=options.min_confidence,
         min_trust=request.min_trust(use_trust=settings.use_trust),
         include_contradicted=options.include_contradicted,
-        max_results=options.max_results,
+        max_results=request.max_results,
         depth=options.depth if options.weights.graph > 0 else 0,
     )
 
@@ -91,6 +91,8 @@ async def _rank(
     query: CandidateQuery,
     terms: dict[str, WeightedTerms],
     settings: ProjectRecallSettings,
+    *,
+    card_max_age: float,
 ) -> Ranked:
     """Return the ranked candidates of all kinds, with the entity's card and the graph boost where asked for."""
     options = request.options
@@ -104,7 +106,9 @@ async def _rank(
     )
     card = CardResult()
     if query.entity_id is not None and request.relation is None and "facts" in request.include:
-        card = await find_card(db, request, entity_id=query.entity_id, use_trust=settings.use_trust)
+        card = await find_card(
+            db, request, entity_id=query.entity_id, use_trust=settings.use_trust, max_age=card_max_age
+        )
     ranker = _ranker(request, settings, use_vector=query.vector is not None)
     candidates = await _find_candidates(db, request, channels, query, terms, ranker, card)
     # A boosted note, or a fact missing from a card, may stand anywhere in the ranking.

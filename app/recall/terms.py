@@ -43,7 +43,7 @@ async def look_up_terms(
     """Return the query's terms and the best units by them for each kind, and the project's settings."""
     options, context = request.options, request.context
     # When an entity selects the units, terms only score them.
-    wanted = channel_limit(options.max_results) if request.entity is None else 0
+    wanted = channel_limit(request.max_results) if request.entity is None else 0
     limits = {"note": wanted, "fact": FACTS_PER_NOTE * wanted}
     kinds = [kind for kind, name in KINDS.items() if name in request.include]
     params = {

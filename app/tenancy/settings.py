@@ -156,7 +156,12 @@ async def get_settings(db: Database, who: Principal, *, project_id: str) -> Pipe
 async def put_settings(db: Database, who: Principal, *, project_id: str, changes: dict[str, Any]) -> PipelineSettings:
     """Change the given settings and return all of them; null restores a default."""
     if unknown := sorted(changes.keys() - FIELDS):
-        raise BadRequest(f"{unknown[0]}: unknown setting; GET lists all settings.", code="invalid_setting")
+        allowed = sorted(FIELDS)
+        raise BadRequest(
+            f"{unknown[0][:200]}: unknown setting; allowed here: {', '.join(allowed)}",
+            code="invalid_setting",
+            details={"allowed": allowed},
+        )
     scope = acting_scope(who, None)
     _check_project(who, project_id)
     address = {"tenant_id": scope.tenant_id, "project_id": project_id}

@@ -46,7 +46,7 @@ class Edge:
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            problem = _invalid_text(scope)
+            problem = _repeated_header(state) or _invalid_text(scope)
             if problem is not None:
                 await _send_error(send_with_id, problem, request_id)
             else:
@@ -87,13 +87,23 @@ def _route(scope: Any) -> str:
 def _read_headers(headers: Any, state: dict[str, Any]) -> str:
     """Read the headers that every request needs in one pass, and return the request id."""
     request_id = None
+    seen: set[bytes] = set()
     for name, value in headers:
         if name in WANTED_HEADERS:
+            if name in seen:
+                state["repeated_header"] = name.decode()
+            seen.add(name)
             state[WANTED_HEADERS[name]] = value.decode("latin-1")
         elif name == b"x-request-id" and REQUEST_ID_FORM.match(value):
             request_id = value.decode()
     state["request_id"] = request_id or str(uuid_utils.uuid7())
     return state["request_id"]
+
+
+def _repeated_header(state: dict[str, Any]) -> AppError | None:
+    # A proxy and this service could each believe another one of the two.
+    name = state.get("repeated_header")
+    return name and BadRequest(f"{name.title()}: given more than once; send it once.", code="repeated_header")
 
 
 def _invalid_text(scope: Any) -> AppError | None:

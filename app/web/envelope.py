@@ -96,6 +96,13 @@ def as_app_error(problem: Exception, types: dict[str, Any] | None = None) -> App
         return Unavailable(
             "The query exceeded the time limit of the database; request less at once.", code="took_too_long"
         )
+    if isinstance(cause, psycopg.errors.DiskFull):
+        return Unavailable(
+            "The database has no disk space left, so nothing was written; its operator has to free or add space.",
+            code="storage_full",
+        )
+    if isinstance(cause, psycopg.errors.OutOfMemory):
+        return Unavailable("The database ran out of memory; request less at once.", code="out_of_memory")
     if isinstance(cause, psycopg.OperationalError):
         return Unavailable("The database cannot be reached; try again shortly.")
     return AppError("Internal error. Report the request id to the operator of this service.")

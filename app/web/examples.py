@@ -109,8 +109,8 @@ EXAMPLES: dict[str, Any] = {
     "POST /v1/graph/expand": {
         "roots": [OBJECT_ID],
         "direction": "both",
-        "maxDepth": 2,
-        "edgeTypes": ["decides"],
+        "max_depth": 2,
+        "edge_types": ["decides"],
         "include": {"object": ["title", "properties.summary"], "edge": ["type"]},
     },
     "POST /v1/graph/traverse": {"root_ids": [OBJECT_ID], "max_depth": 3, "limit": 50},

@@ -40,6 +40,8 @@ class EncodedResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     replayed: bool = False
+    secret: bool = False
+    """Whether it carries a secret, which no cache may keep."""
 
 
 class IdempotentRequest:
@@ -63,6 +65,10 @@ class IdempotentRequest:
 
         `sealed` is for responses that carry a secret: they are stored so that only the caller's own key opens them.
         """
+        response = await self._run(db, scope, use_case, sealed=sealed)
+        return msgspec.structs.replace(response, secret=True) if sealed else response
+
+    async def _run(self, db: Database, scope: Scope, use_case: UseCase, *, sealed: bool) -> EncodedResponse:
         if self._key is None:
             return await retried(lambda: _run_unstored(db, scope, use_case))
         address = {

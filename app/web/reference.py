@@ -30,8 +30,8 @@ from app.web.examples import EXAMPLES
 DESCRIPTION = """Long-term memory for agents and the products around them, on plain PostgreSQL.
 
 Send your key as `Authorization: Bearer pk_...`; a key that spans projects also names one in `X-Project-Id`.
-Errors are `{"error": {"code", "message", "request_id", "details"}}`. Lists answer `next_cursor`, good for 300 seconds.
-`Idempotency-Key` on a POST that creates makes it safe to repeat for 24 hours."""
+Errors are `{"error": {"code", "message", "request_id", "details"}}`. Lists answer `next_cursor`,
+valid for 300 seconds by default. `Idempotency-Key` on a POST that creates makes it safe to repeat for 24 hours."""
 
 # In the order in which people need them.
 TAGS = [
@@ -100,9 +100,16 @@ BATCH_ITEMS = {
     ("GraphBatch", "relationships"): "BatchRelationship",
 }
 
-ERROR_RESPONSES = {
-    status: ResponseSpec(data_container=ErrorEnvelope, description=text, generate_examples=False)
-    for status, text in {
+
+def _errors(texts: dict[int, str]) -> dict[int, ResponseSpec]:
+    return {
+        status: ResponseSpec(data_container=ErrorEnvelope, description=text, generate_examples=False)
+        for status, text in texts.items()
+    }
+
+
+ERROR_RESPONSES = _errors(
+    {
         400: "Malformed; the message names the field.",
         401: "No key, or one that is unknown, revoked or expired.",
         403: "The key may not do this.",
@@ -110,9 +117,13 @@ ERROR_RESPONSES = {
         409: "The state does not allow it, or an Idempotency-Key was used for something else.",
         413: "The body is over the limit.",
         429: "The key's budget for this kind of work, or a repair's, is used up; see Retry-After.",
-        503: "The database cannot be reached; see Retry-After.",
-    }.items()
-}
+        503: "The database cannot be reached or has no space left; see Retry-After.",
+    }
+)
+# Of everything that writes.
+UNPROCESSABLE = _errors(
+    {422: "Well formed, but it does not fit a JSON Schema or a garden's scope, or changes what cannot be changed."}
+)
 
 
 def also(status: int, body: Any, text: str) -> dict[int, ResponseSpec]:

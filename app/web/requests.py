@@ -16,7 +16,7 @@ from app.confirmations import MAX_TOKEN_LENGTH
 from app.db.database import Database, Row
 from app.db.scope import ScopedFunction
 from app.errors import BadRequest
-from app.inputs import invalid_body
+from app.inputs import invalid_body, malformed_json, read_camel_case
 from app.paging import MAX_CURSOR_LENGTH, CursorSigner
 from app.web.auth import Access, Authenticator, Credentials, check_access, parse_credentials
 from app.web.idempotency import EncodedResponse, IdempotentRequest, hash_request
@@ -32,14 +32,17 @@ class ApiRequest(Request[Any, Any, Any]):
         try:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-            raise BadRequest("The body is not valid JSON.", code="malformed_json") from problem
+            raise malformed_json(body, problem) from problem
         kind = self.route_handler.parsed_fn_signature.parameters["data"].annotation
         if b"\\u0000" in body:
             _refuse_nul(value, "body")
+        renamed = None
+        if getattr(kind, "older_style", None) == "camel":
+            value, renamed = read_camel_case(value, kind)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as problem:
-            raise invalid_body(problem, kind) from problem
+            raise invalid_body(problem, kind, renamed=renamed) from problem
 
 
 def _refuse_nul(value: Any, where: str) -> None:
@@ -149,6 +152,8 @@ async def provide_idempotent_request(
 def respond(encoded: EncodedResponse) -> Response[Any]:
     """Return the response of a body that is already encoded."""
     headers = {"idempotency-replayed": "true"} if encoded.replayed else {}
+    if encoded.secret:
+        headers["cache-control"] = "no-store"
     return Response(encoded.body, status_code=encoded.status, headers=headers, media_type=MediaType.JSON)
 
 
@@ -175,6 +180,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number 
 Cursor = Annotated[
     str | None,
     QueryParameter(
-        max_length=MAX_CURSOR_LENGTH, description="`next_cursor` of the previous page; valid for 300 seconds."
+        max_length=MAX_CURSOR_LENGTH,
+        description="`next_cursor` of the previous page; valid for 300 seconds by default.",
     ),
 ]

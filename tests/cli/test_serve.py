@@ -1,12 +1,15 @@
 """`palimpsest serve` as a person starts it: the embedded database, the demo keys, a second start, Ctrl-C, kill -9."""
 
+import json
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -57,6 +60,14 @@ def printed_keys(output: str) -> dict[str, str]:
     return dict(re.findall(r"^  (admin|agent) key +(pk_\S+)$", output, flags=re.MULTILINE))
 
 
+def pasted(command: str, **variables: str) -> dict[str, Any]:
+    """Run a printed command as a person pastes it, and return the answer."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env={**os.environ, **variables}, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
 def family(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
@@ -77,9 +88,15 @@ def test_from_nothing_to_an_answer_and_back(home: Path) -> None:
     output = running.output()
     keys = printed_keys(output)
     assert set(keys) == {"admin", "agent"}
-    curl = re.search(r"^  curl -H 'Authorization: Bearer (\S+)' (\S+)$", output, flags=re.MULTILINE)
-    assert curl is not None
-    me = httpx.get(curl[2], headers={"Authorization": f"Bearer {curl[1]}"})
+    for name, path in (("Documentation", "docs"), ("API reference", "schema")):
+        assert f"  {name} {running.url}/{path}\n" in output
+        assert httpx.get(f"{running.url}/{path}").status_code == 200
+    remember, recall = re.findall(r"^  (curl -s .*)$", output, flags=re.MULTILINE)
+    assert all(keys["agent"] in command for command in (remember, recall))
+    note = pasted(remember)["note"]
+    (found,) = pasted(recall)["results"]
+    assert (found["note_id"], found["content"]) == (note["note_id"], note["content"])
+    me = httpx.get(f"{running.url}/v1/whoami", headers={"Authorization": f"Bearer {keys['agent']}"})
     assert (me.status_code, me.json()["tenant_id"], me.json()["project_id"]) == (200, "demo", "default")
 
     second = palimpsest("serve", PALIMPSEST_HOME=str(home), PORT=str(free_port()))
@@ -107,6 +124,8 @@ def test_from_nothing_to_an_answer_and_back(home: Path) -> None:
     assert time.monotonic() - started < 20
     assert printed_keys(again.output()) == {}
     assert "keys create" in again.output()
+    for command in re.findall(r"^  (curl -s .*)$", again.output(), flags=re.MULTILINE):
+        assert pasted(command, AGENT=keys["agent"]).keys() & {"note", "results"}
     me = httpx.get(f"{again.url}/v1/whoami", headers={"Authorization": f"Bearer {keys['admin']}"})
     assert me.status_code == 200
     assert stop(again.process) == 0

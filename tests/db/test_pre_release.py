@@ -70,7 +70,7 @@ def test_it_arrives_where_a_new_database_arrives(
     ):
         (note,) = client.get("/v1/notes").json()["notes"]
         assert note["content"] == "The numbat eats termites."
-        facts = client.get("/v1/facts", params={"subject": "Ada"}).json()["facts"]
+        facts = client.get("/v1/facts", params={"entity": "Ada"}).json()["facts"]
         assert sorted(fact["predicate"]["name"] for fact in facts) == ["knows", "lives_in"]
 
 

@@ -1,11 +1,13 @@
 """Releases side by side: a newer database is served while its level is compatible; an older one is refused plainly."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
 import pytest
 
+from app import __version__
 from app.db import functions, migrations, releases
 from app.db.releases import COMPATIBILITY_LEVEL, judge
 from app.errors import StartupError
@@ -32,15 +34,22 @@ HEAD = migrations.head_revision()
         ("0099_next", [(1, "ours"), (1, "newer")], True, None),
         ("0099_next", [(1, "newer")], True, None),
         ("0099_next", [(1, "ours"), (2, "")], False, "compatibility level 2"),
-        ("0099_next", [], False, "another release"),
+        ("0099_next", [], False, "is older than the database: another release"),
+        ("0099_next", [(1, "ours"), (2, "", "9.0.0")], False, "is older than the database: release 9.0.0"),
+        (HEAD, [(1, "ours"), (2, "newer", "9.0.0")], False, "start the release that migrated it, or a newer one"),
+        # This code was never installed here: the release decides which of the two is older.
+        (HEAD, [(1, "newer", "9.0.0")], False, "is older than the database: release 9.0.0"),
+        (HEAD, [(1, "older", "0.0.9")], False, "not those of this version; run palimpsest migrate"),
+        (HEAD, [(1, "other", __version__)], False, "if this code is the newer one, else start the other"),
     ],
 )
 def test_which_databases_this_release_can_work_with(
-    revision: str | None, installed: list[tuple[int, str]], newer: bool, problem: str | None
+    revision: str | None, installed: list[tuple[Any, ...]], newer: bool, problem: str | None
 ) -> None:
     state = judge(revision, installed, functions_hash="ours")
     assert state.newer is newer
     assert (state.problem is None) if problem is None else (problem in (state.problem or ""))
+    assert state.code == ("newer_database" if "is older than" in (state.problem or "") else "not_migrated")
 
 
 def test_the_level_of_this_release_is_the_one_its_migrations_declare() -> None:
@@ -110,6 +119,12 @@ def test_a_release_of_another_level_is_refused_from_its_migration_on(
         assert ended.returncode == 1
         assert "0099_next" in ended.stderr
         assert "release that" in ended.stderr
+        assert "older than the database" in ended.stderr
+        assert "(newer_database)" in ended.stderr
+        assert "run palimpsest migrate" not in ended.stderr
+    report = palimpsest("doctor", DATABASE_URL=fresh_database.url("app"))
+    assert "older than the database" in report.stdout
+    assert "-> start the release that migrated the database, or a newer one" in report.stdout
     with next_release(tmp_path, level=2):
         migrations.downgrade(fresh_database.superuser, HEAD)
     # The older release installs its own functions, and everything is as before.
@@ -147,9 +162,19 @@ def test_migrate_does_not_touch_a_database_of_a_newer_release(fresh_database: Te
     assert describe_functions(fresh_database.superuser) == before
 
 
+def test_code_that_was_never_installed_and_is_older_says_so(fresh_database: TestDatabase) -> None:
+    with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
+        connection.execute("UPDATE installed_releases SET functions_hash = 'of a newer release', release = '9.0.0'")
+    ended = palimpsest("serve", "--no-worker", DATABASE_URL=fresh_database.url("app"), PORT=str(free_port()))
+    assert ended.returncode == 1
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"palimpsest: This code, release {__version__}, is older than the database: release 9.0.0")
+    assert last.endswith("start the release that migrated it, or a newer one. (newer_database)")
+
+
 def test_a_release_that_was_never_installed_asks_for_migrate(fresh_database: TestDatabase) -> None:
     with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
-        connection.execute("UPDATE installed_releases SET functions_hash = 'of an older release'")
+        connection.execute("UPDATE installed_releases SET functions_hash = 'of an older release', release = '0.0.9'")
     for command in ("serve", "worker"):
         options = ["--no-worker"] if command == "serve" else []
         ended = palimpsest(command, *options, DATABASE_URL=fresh_database.url("app"), PORT=str(free_port()))

@@ -13,6 +13,9 @@ import pytest
 
 from app.access import SCOPES, Principal, new_id
 from app.cli.administration import create_project, create_tenant
+from app.embeddings.embedders import Embedders, Pace
+from app.embeddings.models import list_models
+from app.embeddings.tasks import queue_missing
 from app.erasure.schemas import TombstoneCreate, TombstoneRevoke
 from app.erasure.tombstones import create_tombstone, custodian, revoke_tombstone
 from app.facts.retractions import retract_fact
@@ -272,3 +275,47 @@ async def test_nobody_has_to_wait_for_the_end_of_a_large_backlog(bench: Bench) -
             await flood()
             await asyncio.sleep(0.02)
         assert bench.one(waiting) > 0
+
+
+async def test_the_confidence_from_which_facts_are_embedded_can_be_set(bench: Bench) -> None:
+    await bench.fact("Ada", "likes", "green tea", confidence=0.6)
+    weak = await bench.fact("Bob", "likes", "coffee", confidence=0.4)
+    await bench.embed_all(embed_min_confidence=0.5)
+    assert bench.seen == ["Ada likes green tea"]
+    # A reconciliation follows the setting, in both directions.
+    assert await queue_missing(bench.db, ROBIN, least=0.5) == 0
+    assert await queue_missing(bench.db, ROBIN, least=0.3) == 1
+    await bench.embed_all(embed_min_confidence=0.3)
+    assert weak in {str(row["owner_id"]) for row in bench.vectors}
+
+
+async def test_calls_of_a_provider_are_spaced_by_the_rate_that_is_set() -> None:
+    now = 100.0
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(round(seconds, 3))
+
+    pace = Pace(4, clock=lambda: now, sleep=sleep)
+    for _ in range(4):
+        await pace.wait()
+    assert waits == [0.25, 0.5, 0.75], "the first starts at once, the others one after the other"
+    now += 10
+    await pace.wait()
+    assert len(waits) == 3
+    unlimited = Pace(0, clock=lambda: now, sleep=sleep)
+    for _ in range(100):
+        await unlimited.wait()
+    assert len(waits) == 3
+
+
+async def test_the_worker_keeps_to_the_rate_and_queries_do_not_wait(bench: Bench) -> None:
+    await bench.notes(*(f"Alice likes tea number {number}." for number in range(5)))
+    started = time.monotonic()
+    await bench.embed_all(embedding_qps=4.0, embed_batch_size=1)
+    assert len(bench.fake.calls) == 5
+    assert time.monotonic() - started >= 1.0, "four pauses of a quarter of a second"
+    (model,) = await list_models(bench.db)
+    guarded = Embedders(bench.database.settings(embedding_qps=0.01), build=bench.build).of(model)
+    await guarded.embed(["the only one for a hundred seconds"])
+    assert await guarded.embed_query("tea", seconds=30) is not None

@@ -254,7 +254,7 @@ async def test_retention_worker_is_not_scheduled_for_a_tenant_that_has_nothing_o
         "SELECT purge_records('finished_jobs', now(), 500)",
         "SELECT requeue_dead(50)",
         "SELECT * FROM check_terms(50)",
-        "SELECT * FROM diagnose_project(0.1, 1, 1)",
+        "SELECT * FROM diagnose_project(0.1, 1, 1, 30)",
     ],
 )
 def test_without_a_scope_nothing_is_looked_at_or_purged(database: TestDatabase, call: str) -> None:

@@ -415,3 +415,13 @@ def test_20_3_4_what_is_rendered_has_a_line_for_each_result(tea: World) -> None:
     assert lines[place].startswith("- Note (")
     assert ', author "Mal lory"): ' in lines[place]
     assert lines[place].endswith("First line about oolong. - Mallory drinks oolong (confidence 1.00)")
+
+
+def test_max_facts_is_a_synonym_of_max_results(tea: World) -> None:
+    assert len(asked(tea.robin, query="tea coffee drinks", max_results=200)["results"]) > 1
+    assert len(asked(tea.robin, query="tea coffee drinks", max_facts=1)["results"]) == 1
+    found = tea.robin.get("/v1/recall", params={"query": "tea coffee drinks", "max_facts": 1})
+    assert len(found.json()["results"]) == 1
+    both = tea.robin.post("/v1/recall", json={"query": "tea", "max_facts": 50, "max_results": 50})
+    assert error(both) == (400, "invalid_request")
+    assert error(tea.robin.post("/v1/recall", json={"query": "tea", "max_facts": 201})) == (400, "invalid_request")

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import psycopg
 import pytest
 
 from tests.conftest import PLATFORM_KEY, Tenancy, TestDatabase
@@ -157,7 +158,8 @@ def test_each_request_is_one_line_of_json_with_its_route(
     unknown = uuid4()
     for method, path, route, status in (
         ("GET", "/v1/whoami", "/v1/whoami", 200),
-        ("GET", f"/v1/gardens/{garden}?limit=3", "/v1/gardens/{garden_id}", 200),
+        ("GET", f"/v1/gardens/{garden}", "/v1/gardens/{garden_id}", 200),
+        ("GET", f"/v1/gardens/{garden}/members?limit=3", "/v1/gardens/{garden_id}/members", 200),
         ("DELETE", f"/v1/gardens/{garden}/members/wren", "/v1/gardens/{garden_id}/members/{agent}", 404),
         ("GET", f"/v1/jobs/{unknown}", "/v1/jobs/{job_id}", 404),
         ("POST", f"/v1/jobs/{unknown}/cancel", "/v1/jobs/{job_id}/cancel", 404),
@@ -341,3 +343,101 @@ def test_metrics_can_be_read_by_prometheus(client: httpx.Client) -> None:
     kind = client.get("/metrics").headers["content-type"]
     # A parameter named twice is no media type at all to a strict reader.
     assert sorted(part.strip() for part in kind.split(";")) == ["charset=utf-8", "text/plain", "version=0.0.4"]
+
+
+# Errors that say where and what
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "column"),
+    [
+        (b'{"slug": "a",}', 1, 14),
+        (b'{\n  "slug" "a"\n}', 2, 10),
+        ('{"name": "für Ölmühlen",\r\n "slug": x}'.encode(), 2, 10),
+        (b'{"slug": "a"} {"slug": "b"}', 1, 15),
+        (b'{"slug": "a"', 1, 13),
+        (b'\n\n{"slug": "caf\xe9"}', 3, 14),
+        (b'{"slug": "a\\q"}', 1, 13),
+    ],
+)
+def test_malformed_json_names_line_and_column(agent: httpx.Client, body: bytes, line: int, column: int) -> None:
+    answer = agent.post("/v1/gardens", content=body, headers={"Content-Type": "application/json"})
+    error = envelope(answer, 400, "malformed_json")
+    assert error["details"] == {"line": line, "column": column}
+    assert f"at line {line}, column {column}." in error["message"]
+
+
+def test_an_unknown_field_lists_those_that_exist_where_it_stands(agent: httpx.Client) -> None:
+    error = envelope(agent.post("/v1/gardens", json={"slug": "a", "titel": "A"}), 400, "invalid_request")
+    assert error["message"] == f"titel: unknown field; allowed here: {', '.join(error['details']['allowed'])}"
+    assert {"slug", "name", "scope", "description"} <= set(error["details"]["allowed"])
+    nested = {"subject": {"canonical": "Ada", "kin": "person"}, "predicate": "likes", "object": {"value": "tea"}}
+    error = envelope(agent.post("/v1/facts", json=nested), 400, "invalid_request")
+    assert error["details"]["fields"][0]["field"] == "subject.kin"
+    assert {"canonical", "kind", "entity_id"} <= set(error["details"]["allowed"])
+    assert "predicate" not in error["details"]["allowed"]
+    batch = envelope(agent.post("/v1/notes/batch", json={"notes": [{"text": "tea"}]}), 400, "invalid_request")
+    assert {"content", "tags"} <= set(batch["details"]["allowed"])
+
+
+def test_an_unknown_setting_lists_those_that_exist(admin: httpx.Client) -> None:
+    error = envelope(admin.put("/v1/projects/default/settings", json={"modus": "off"}), 400, "invalid_setting")
+    assert "extraction_model" in error["details"]["allowed"]
+    assert "extraction_model" in error["message"]
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Project-Id", "Idempotency-Key"])
+def test_a_header_that_decides_is_refused_when_given_twice(admin: httpx.Client, name: str) -> None:
+    headers = [(name, "one"), (name, "two")]
+    error = envelope(httpx.get(f"{admin.base_url}/v1/whoami", headers=headers), 400, "repeated_header")
+    assert error["message"].startswith(f"{name}: ")
+    same = [("Authorization", admin.headers["authorization"]), ("Idempotency-Key", "x"), (name, "x"), (name, "x")]
+    answer = httpx.post(f"{admin.base_url}/v1/gardens", headers=same, json={"slug": "twice"})
+    envelope(answer, 400, "repeated_header")
+
+
+def test_a_full_disk_is_told_as_what_it_is(tenancy: Tenancy, fresh_database: TestDatabase) -> None:
+    """The server says so with its own state (53100), here by a trigger."""
+    with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
+        connection.execute("""
+            CREATE FUNCTION fill_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+            END $$""")
+        for table in ("memory_notes", "graph_facts"):
+            connection.execute(
+                f"CREATE TRIGGER fill BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION fill_disk()".encode()
+            )
+    here = Tenancy(fresh_database)
+    key = here.key(here.tenant("full"))
+    with (
+        start_service(fresh_database.url("app"), RLS_POLICY_STRICT="off") as full,
+        httpx.Client(base_url=full.url, headers={"Authorization": f"Bearer {key}"}, timeout=30) as client,
+    ):
+        fact = {"subject": "Ada", "predicate": "likes", "object": {"value": "tea"}}
+        for answer in (client.post("/v1/notes", json={"content": "tea"}), client.post("/v1/facts", json=fact)):
+            error = envelope(answer, 503, "storage_full")
+            assert "disk" in error["message"]
+            assert "reach" not in error["message"]
+            assert int(answer.headers["retry-after"]) > 0
+
+
+def test_answers_with_keys_are_kept_by_no_cache(admin: httpx.Client) -> None:
+    body = {"kind": "agent", "agent_id": "robin", "project_id": "default"}
+    first = admin.post("/v1/admin/keys", json=body, headers={"Idempotency-Key": "no-cache"})
+    again = admin.post("/v1/admin/keys", json=body, headers={"Idempotency-Key": "no-cache"})
+    rotated = admin.post(f"/v1/admin/keys/{first.json()['key_id']}/rotate")
+    for answer in (first, again, rotated):
+        assert answer.json()["key"].startswith("pk_")
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_names_of_types_are_not_logged(service: RunningService, agent: httpx.Client) -> None:
+    secret = f"Patient-{secrets.token_hex(6)}"
+    made = agent.post("/v1/graph/objects", json={"type": secret, "properties": {}, "labels": [secret]})
+    assert made.status_code == 201
+    walk = {"roots": [made.json()["object"]["id"]], "nodeTypes": [secret], "labels": [secret]}
+    found = agent.post("/v1/graph/expand", json=walk)
+    assert found.status_code == 200, found.text
+    lines_of(service, found.headers["x-request-id"])
+    assert secret not in service.output()

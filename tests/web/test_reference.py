@@ -37,6 +37,16 @@ def test_every_operation_under_v1_documents_our_envelope(document: dict[str, Any
             assert content == {"$ref": "#/components/schemas/ErrorEnvelope"}, (method, path, status)
 
 
+def test_everything_that_writes_documents_422(document: dict[str, Any]) -> None:
+    for path, method in (("/v1/facts/{fact_id}", "patch"), ("/v1/graph/objects", "post"), ("/v1/notes", "post")):
+        content = document["paths"][path][method]["responses"]["422"]["content"]["application/json"]["schema"]
+        assert content == {"$ref": "#/components/schemas/ErrorEnvelope"}, (method, path)
+    for path, method, operation in operations(document):
+        if path.startswith("/v1") and method in ("put", "patch"):
+            assert "422" in operation["responses"], (method, path)
+    assert "422" not in document["paths"]["/v1/recall"]["post"]["responses"]
+
+
 def test_every_reference_resolves(document: dict[str, Any]) -> None:
     def walk(node: Any) -> None:
         if isinstance(node, dict):

@@ -1,14 +1,14 @@
--- Counts the notes of a project, those without search terms, and, among the newest p_sample, those whose terms are not
+-- Counts the notes of a project, those deleted for longer than p_keep_days, those without search terms, and, among the newest p_sample, those whose terms are not
 -- what note_terms gives now. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION diagnose_notes(
-    p_tenant text, p_project text, p_now timestamptz, p_sample int, OUT notes bigint, OUT deleted bigint,
-    OUT expired bigint, OUT unindexed bigint, OUT extractions bigint, OUT recoveries bigint, OUT sampled bigint,
-    OUT stale bigint)
+    p_tenant text, p_project text, p_now timestamptz, p_sample int, p_keep_days int, OUT notes bigint,
+    OUT deleted bigint, OUT expired bigint, OUT unindexed bigint, OUT extractions bigint, OUT recoveries bigint,
+    OUT sampled bigint, OUT stale bigint)
 LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     SELECT count(*), count(*) FILTER (WHERE n.deleted_at IS NOT NULL),
-           count(*) FILTER (WHERE n.deleted_at < p_now - interval '30 days'),
+           count(*) FILTER (WHERE n.deleted_at < p_now - make_interval(days => p_keep_days)),
            count(*) FILTER (WHERE n.deleted_at IS NULL AND n.terms_length = 0),
            count(*) FILTER (WHERE n.deleted_at IS NULL AND n.extraction_status = 'completed')
     INTO notes, deleted, expired, unindexed, extractions FROM memory_notes n

@@ -1,8 +1,10 @@
 -- Returns the health figures of the scope's project: jobs, notes, search index, model calls, recoveries and tokens.
 -- Runs as the owner so that private rows are counted too; returns only counts. Hidden rows are not counted.
 -- p_least: facts with at most this confidence have no vector; p_sample: how many of the newest notes have their terms
--- checked; p_revivable: the limit of counting dead jobs that can be requeued.
-CREATE OR REPLACE FUNCTION diagnose_project(p_least double precision, p_sample int, p_revivable int)
+-- checked; p_revivable: the limit of counting dead jobs that can be requeued; p_keep_days: after how many days deleted
+-- notes are purged.
+CREATE OR REPLACE FUNCTION diagnose_project(
+    p_least double precision, p_sample int, p_revivable int, p_keep_days int)
 RETURNS TABLE (
     settings jsonb, depth bigint, oldest_seconds double precision, ended bigint, dead bigint, failed bigint,
     revivable bigint, long_leases bigint, stale_leases bigint, notes bigint, deleted bigint, expired bigint,
@@ -31,7 +33,7 @@ BEGIN
     FROM diagnose_jobs(v_tenant, v_project, v_now) j;
     SELECT count(*) INTO revivable FROM find_requeuable_jobs(v_tenant, v_project, p_revivable);
     SELECT n.* INTO notes, deleted, expired, unindexed, extractions, recoveries, sampled, stale
-    FROM diagnose_notes(v_tenant, v_project, v_now, p_sample) n;
+    FROM diagnose_notes(v_tenant, v_project, v_now, p_sample, p_keep_days) n;
     SELECT v.* INTO embedding, units, vectors, queued
     FROM diagnose_vectors(v_tenant, v_project, notes - deleted, p_least) v;
     graph_facts := EXISTS (

@@ -43,7 +43,7 @@ def run_embedding_status(options: argparse.Namespace, settings: Settings) -> int
     """`palimpsest embeddings status`."""
     from app.embeddings.administration import model_status
 
-    found = run_as_owner(settings, model_status)
+    found = run_as_owner(settings, lambda owner: model_status(owner, least=settings.embed_min_confidence))
     lines = [
         f"{row['model_id']}  {row['model']}  version {row['version']}  {row['dimensions']} dimensions"
         f"{'  ACTIVE' if row['active'] else ''}\n   {row['coverage']:.1%} of {row['units']} units, "
@@ -70,7 +70,8 @@ def run_activate_model(options: argparse.Namespace, settings: Settings) -> int:
     from app.embeddings.administration import activate_model
 
     named = {"name": options.model, "version": options.model_version, "force": options.force}
-    made = run_as_owner(settings, lambda owner: activate_model(owner, **named))
+    least = settings.embed_min_confidence
+    made = run_as_owner(settings, lambda owner: activate_model(owner, **named, least=least))
     return print_result(options, made, f"recall uses {made['model']}")
 
 

@@ -2,21 +2,33 @@
 
 from sqlalchemy import text
 
-# Conflicts both of whose facts the caller can see, newest first.
+from app.facts.entities.queries import AS_OF_ALLOWED
+
+# Conflicts both of whose facts the caller can see, newest first, with the state they had at a time (NULL: have now).
 _CONFLICTS = """
-    SELECT k.conflict_id, k.fact_a, k.fact_b, k.status, k.winner, k.detected_at, k.resolved_at, k.resolved_by,
-           k.resolution_note,
-           CASE WHEN k.status = 'open' THEN
-               CASE WHEN is_preferred(a.confidence, a.created_at, b.confidence, b.created_at)
+    SELECT k.conflict_id, k.fact_a, k.fact_b, CASE WHEN k.open THEN 'open' ELSE 'resolved' END AS status,
+           k.detected_at,
+           CASE WHEN NOT k.open THEN k.winner END AS winner,
+           CASE WHEN NOT k.open THEN k.resolved_at END AS resolved_at,
+           CASE WHEN NOT k.open THEN k.resolved_by END AS resolved_by,
+           CASE WHEN NOT k.open THEN k.resolution_note END AS resolution_note,
+           CASE WHEN k.open THEN
+               CASE WHEN is_preferred(
+                        past_confidence(a.fact_id, a.confidence, a.weighed_at, a.retracted_at, %(tenant)s,
+                                        %(as_of)s::timestamptz), a.created_at,
+                        past_confidence(b.fact_id, b.confidence, b.weighed_at, b.retracted_at, %(tenant)s,
+                                        %(as_of)s::timestamptz), b.created_at)
                     THEN k.fact_a ELSE k.fact_b END
            END AS preferred
-    FROM fact_conflicts k
+    FROM (SELECT c.*, is_open_conflict(c.status, c.detected_at, c.resolved_at, %(as_of)s::timestamptz) AS open
+          FROM fact_conflicts c) k
     JOIN graph_facts a ON a.tenant_id = %(tenant)s AND a.fact_id = k.fact_a
     JOIN graph_facts b ON b.tenant_id = %(tenant)s AND b.fact_id = k.fact_b
     WHERE k.tenant_id = %(tenant)s AND k.project_id = %(project)s{where}
     ORDER BY k.detected_at DESC, k.conflict_id DESC LIMIT %(limit)s"""
 _FILTERS = {
-    "status": "k.status = %(status)s",
+    "as_of": f"k.detected_at <= %(as_of)s::timestamptz AND {AS_OF_ALLOWED}",
+    "status": "k.open = (%(status)s = 'open')",
     "entities": "a.subject_entity_id = ANY (%(entities)s::uuid[])",
     "conflict": "k.conflict_id = %(conflict)s::uuid",
     "after": "(k.detected_at, k.conflict_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.facts.schemas import FactRead
+from app.facts.schemas import FactRead, TombstoneNotice
 from app.facts.values import ValueType
 from app.tenancy.schemas import Create, Moment, Read
 
@@ -27,12 +27,16 @@ class ConflictRead(Read, frozen=True, kw_only=True):
     resolved_by: str | None
     resolution_note: str | None
     facts: list[FactRead]
-    """Both, as they are now."""
+    """Both, as they are now, or with `as_of` as they were then."""
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """Only when facts under a legal hold are among them."""
 
 
 class ConflictList(Read, frozen=True, kw_only=True):
     conflicts: list[ConflictRead]
     next_cursor: str | None
+    tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
+    """Only when facts under a legal hold are among them."""
 
 
 class ConflictResolve(Create, frozen=True, kw_only=True):

@@ -5,8 +5,9 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UnsetType
 
-from app.access import Principal, require_project
+from app.access import Principal
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -15,10 +16,10 @@ from app.facts.conflicts import queries
 from app.facts.conflicts.schemas import ConflictList, ConflictRead, ConflictResolve, ConflictResolved
 from app.facts.entities import service as entities
 from app.facts.queries import queue_cards
-from app.facts.schemas import EntityRef, FactCreate, ObjectIn
+from app.facts.schemas import EntityRef, FactCreate, ObjectIn, TombstoneNotice
 from app.facts.values import read_value
 from app.paging import Page
-from app.read_context import ReadContext
+from app.read_context import ReadContext, look_back
 
 
 def conflict_not_found() -> NotFound:
@@ -27,44 +28,59 @@ def conflict_not_found() -> NotFound:
 
 
 async def list_conflicts(
-    db: Database, who: Principal, *, status: str | None, entity: str | None, page: Page
+    db: Database, context: ReadContext, *, status: str | None, entity: str | None, page: Page
 ) -> ConflictList:
-    """Return the conflicts whose facts the caller can see, newest first."""
+    """Return the conflicts whose facts the caller can see, newest first, as they were at the context's time."""
     given: dict[str, Any] = {} if status is None else {"status": status}
     if entity is not None:
-        found = await entities.find_named(db, who, entity, "entity")
+        found = await entities.find_named(db, context.who, entity, "entity", as_of=context.as_of)
         given["entities"] = [str(row["entity_id"]) for row in found]
     if page.after is not None:
-        given |= {"after": page.after[0]}
-    params = {**_place(who), **given, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
-    rows = await db.query(who, queries.select_conflicts(set(given)), params)
+        given |= {"after": page.after[0], "after_id": page.after[1]}
+    rows = await _read(db, context, limit=page.limit + 1, **given)
     rows, next_cursor = page.cut(rows, key=lambda row: [row["detected_at"].isoformat(), str(row["conflict_id"])])
-    return ConflictList(conflicts=await _present(db, who, rows), next_cursor=next_cursor)
-
-
-async def get_conflict(db: Database, who: Principal, *, conflict_id: UUID) -> ConflictRead:
-    """Return one conflict or raise NotFound."""
-    rows = await db.query(
-        who, queries.select_conflicts({"conflict"}), {**_place(who), "conflict": str(conflict_id), "limit": 1}
+    conflicts = await _present(db, context, rows)
+    return ConflictList(
+        conflicts=conflicts, next_cursor=next_cursor, tombstone_notices=await _notices(db, context, conflicts)
     )
+
+
+async def get_conflict(db: Database, context: ReadContext, *, conflict_id: UUID) -> ConflictRead:
+    """Return one conflict as it was at the context's time, or raise NotFound."""
+    rows = await _read(db, context, limit=1, conflict=str(conflict_id))
     if not rows:
         raise conflict_not_found()
-    return (await _present(db, who, rows))[0]
+    (conflict,) = await _present(db, context, rows)
+    return msgspec.structs.replace(conflict, tombstone_notices=await _notices(db, context, [conflict]))
 
 
-def _place(who: Principal) -> dict[str, str]:
-    return {"tenant": who.tenant_id, "project": require_project(who)}
+async def _read(db: Database, context: ReadContext, *, limit: int, **given: Any) -> list[Row]:
+    filters = given.keys() - {"after_id"}
+    if context.as_of is not None:
+        filters |= {"as_of"}
+    params = {**context.parameters(), **given, "limit": limit}
+    return await look_back(db, context.who, queries.select_conflicts(filters), params)
 
 
-async def _present(db: Database, who: Principal, rows: list[Row]) -> list[ConflictRead]:
-    facts = await reads.read_facts(db, who, ids={row[side] for row in rows for side in ("fact_a", "fact_b")})
+async def _present(db: Database, context: ReadContext, rows: list[Row]) -> list[ConflictRead]:
+    ids = {row[side] for row in rows for side in ("fact_a", "fact_b")}
+    facts = await reads.read_facts(db, context.who, ids=ids, as_of=context.as_of)
     return [
         ConflictRead(
-            **{name: row[name] for name in ConflictRead.__struct_fields__ if name != "facts"},
+            **{
+                name: row[name] for name in ConflictRead.__struct_fields__ if name not in ("facts", "tombstone_notices")
+            },
             facts=[facts[row[side]] for side in ("fact_a", "fact_b") if row[side] in facts],
         )
         for row in rows
     ]
+
+
+async def _notices(
+    db: Database, context: ReadContext, conflicts: list[ConflictRead]
+) -> list[TombstoneNotice] | UnsetType:
+    facts = [fact for conflict in conflicts for fact in conflict.facts]
+    return await reads.notices_of(db, context.who, facts, context.hold_denied)
 
 
 async def resolve_conflict(
@@ -73,7 +89,8 @@ async def resolve_conflict(
     """Resolve a conflict with a winner or a new value, in one transaction; the losers stay as history."""
     data = _unwrap_value(data)
     _check_resolution(data)
-    conflict = await get_conflict(db, who, conflict_id=conflict_id)
+    present = ReadContext.of(who)
+    conflict = await get_conflict(db, present, conflict_id=conflict_id)
     if data.winner is not None and data.winner not in (conflict.fact_a, conflict.fact_b):
         raise BadRequest(
             "winner: not one of the two facts of this conflict; choose one of them, or give a value.",
@@ -82,8 +99,8 @@ async def resolve_conflict(
         )
     winner, losers = await retried(lambda: _resolve(db, who, conflict, data))
     return ConflictResolved(
-        conflict=await get_conflict(db, who, conflict_id=conflict_id),
-        fact=await reads.get_fact(db, ReadContext.of(who), fact_id=winner),
+        conflict=await get_conflict(db, present, conflict_id=conflict_id),
+        fact=await reads.get_fact(db, present, fact_id=winner),
         retracted=losers,
     )
 

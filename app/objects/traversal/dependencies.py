@@ -4,5 +4,5 @@ from app.web.dependencies import Provided, ServiceContext
 
 
 def provide(context: ServiceContext) -> Provided:
-    """Provide the upper bound of limitNodes times depth of an expansion."""
+    """Provide the upper bound of limit_nodes times depth of an expansion."""
     return Provided(values={"expand_cap": context.settings.expand_cap})

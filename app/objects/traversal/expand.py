@@ -43,19 +43,19 @@ def expand_context(who: Principal, request: ExpandRequest) -> ReadContext:
     return ReadContext.of(
         who,
         valid_at=None if request.time is None else as_utc(request.time, "time"),
-        as_of=None if request.as_of is None else as_utc(request.as_of, "asOf"),
+        as_of=None if request.as_of is None else as_utc(request.as_of, "as_of"),
         held=False,
     )
 
 
 async def expand(db: Database, context: ReadContext, *, request: ExpandRequest, cap: int) -> bytes:
-    """Return the encoded ExpandRead; raise BadRequest when limitNodes times depth reaches `cap`, or NotFound."""
+    """Return the encoded ExpandRead; raise BadRequest when limit_nodes times depth reaches `cap`, or NotFound."""
     steps = read_steps(request)
     depth = _depth(request)
     if request.limit_nodes * depth >= cap:
         raise BadRequest(
-            f"limitNodes: times {'the number of phases' if request.phases else 'maxDepth'} it has to stay below {cap}; "
-            "lower one of them.",
+            f"limit_nodes: times {'the number of phases' if request.phases else 'max_depth'} it has to stay below "
+            f"{cap}; lower one of them.",
             code="expand_too_large",
             details={"asked": request.limit_nodes * depth, "cap": cap},
         )
@@ -190,12 +190,13 @@ def _log(
         edge_count=row["edge_count"],
         max_depth_reached=row["depth_reached"],
         truncated=row["overflow"] is not None,
+        # How many of each: their names are text of the caller.
         filters={
-            "relationship_types": _union(step.edge_types for step in steps),
-            "object_types": _union(step.node_types for step in steps),
-            "labels": _union(step.labels for step in steps),
-            "projection_include": fields.object or [],
-            "projection_exclude": [],
+            "relationship_types": _count(step.edge_types for step in steps),
+            "object_types": _count(step.node_types for step in steps),
+            "labels": _count(step.labels for step in steps),
+            "projection_include": len(fields.object or []),
+            "projection_exclude": 0,
             "include_relationship_properties": any(
                 path.lstrip("/").startswith("properties") for path in fields.edge or []
             ),
@@ -205,5 +206,5 @@ def _log(
     )
 
 
-def _union(lists: Iterable[list[str]]) -> list[str]:
-    return sorted({name for names in lists for name in names})
+def _count(lists: Iterable[list[str]]) -> int:
+    return len({name for names in lists for name in names})

@@ -23,18 +23,18 @@ ExpandCap = NamedDependency[SkipValidation[int]]
 async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandRequest]) -> Response[ExpandRead]:
     """Returns the neighbourhood of the roots, level by level. A node that fails a filter is neither returned nor
     followed; roots are exempt from filters. Each node is returned once, with its smallest depth, ordered by depth and
-    id. Edges are all that were followed from a node of less than maxDepth and have both ends in the response, ordered
-    by id; with distinctNodes only those by which a node was first reached: from the lowest id, over the heaviest edge.
+    id. Edges are all that were followed from a node of less than max_depth and have both ends in the response, ordered
+    by id; with distinct_nodes only those by which a node was first reached: from the lowest id, over the heaviest edge.
 
-    Of each node the heaviest limitEdgesPerNode edges that pass the filters are followed, outgoing and incoming together
-    (for equal weights the highest id; edges without a weight last). limitNodes keeps the lowest ids of the level in
-    which it is reached, and ends the walk. limitEdges ends the walk after the level in which it is exceeded, and keeps
-    the nearest edges, then the lowest ids; paths may then contain edges that are not returned. Nodes and edges take
-    at most 32 MB each: request fewer fields where that is too little. `meta.truncated` and `overflowType` say when a
-    limit has left something out; maxDepth does not count as one.
+    Of each node the heaviest limit_edges_per_node edges that pass the filters are followed, outgoing and incoming
+    together (for equal weights the highest id; edges without a weight last). limit_nodes keeps the lowest ids of
+    the level in which it is reached, and ends the walk. limit_edges ends the walk after the level in which it is
+    exceeded, and keeps the nearest edges, then the lowest ids; paths may then contain edges that are not returned.
+    Nodes and edges take at most 32 MB each: request fewer fields where that is too little. `meta.truncated` and
+    `overflowType` say when a limit has left something out; max_depth does not count as one.
 
-    dedupe says which paths returnPaths adds, at most 10,000: `node` the first and shortest to each node; `edge` for
-    each edge the path by which it was first followed; `path` all simple paths up to maxDepth, and then edges are those
+    dedupe says which paths return_paths adds, at most 10,000: `node` the first and shortest to each node; `edge` for
+    each edge the path by which it was first followed; `path` all simple paths up to max_depth, and then edges are those
     of the paths. phases are separate hops, one after the other: each starts from all nodes that the one before has
     reached, and the walk ends when one reaches none. Fields beside phases are the defaults of each phase; filters
     beside them hold in all phases.
@@ -44,7 +44,8 @@ async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandR
     equals, notEquals, greaterThan, greaterThanOrEqual, lessThan, lessThanOrEqual (=, ==, !=, >, >=, <, <=), contains,
     startsWith, endsWith, in, notIn, exists. Numbers are only compared with numbers and strings with strings, byte by
     byte; a missing value equals nothing. With `time` only objects in effect and relationships valid at that time are
-    found, including roots. With `asOf` the walk is over what was recorded then."""
+    found, including roots. With `as_of` the walk is over what was recorded then. Fields in camelCase are the older form
+    and stay accepted."""
     body = await expand_objects(db, expand_context(who, data), request=data, cap=expand_cap)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
 

@@ -1,6 +1,6 @@
 """Wire schemas of traversal."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 import msgspec
@@ -37,7 +37,7 @@ class Include(Create, frozen=True, kw_only=True):
     """Such as type, weight or properties.role; absent: type and weight."""
 
 
-class Phase(Create, frozen=True, kw_only=True, rename="camel"):
+class Phase(Create, frozen=True, kw_only=True):
     """One hop; fields that it leaves out are those of the request."""
 
     edge_types: Types | None = None
@@ -47,7 +47,11 @@ class Phase(Create, frozen=True, kw_only=True, rename="camel"):
     filters: WalkFilters | None = None
 
 
-class ExpandRequest(Create, frozen=True, kw_only=True, rename="camel"):
+class ExpandRequest(Create, frozen=True, kw_only=True):
+    """An expansion. Its fields may also be written in camelCase, such as maxDepth, which is the older form."""
+
+    older_style: ClassVar[str] = "camel"
+
     roots: Roots
     """Ids of objects, or of any version of them; 1 to 50."""
     direction: Direction | None = None
@@ -64,7 +68,7 @@ class ExpandRequest(Create, frozen=True, kw_only=True, rename="camel"):
     limit_nodes: Annotated[int, Meta(ge=1, le=10_000)] = 2000
     limit_edges: Annotated[int, Meta(ge=1, le=100_000)] = 50_000
     limit_edges_per_node: Annotated[int, Meta(ge=0, le=100_000)] = 100
-    """How many relationships of one object are crossed, the heaviest first; 0: as many as limitEdges."""
+    """How many relationships of one object are crossed, the heaviest first; 0: as many as limit_edges."""
     include: Include | None = None
     dedupe: Dedupe = "node"
     """Which paths are told: the first to each node, one over each edge, or all simple ones."""
@@ -135,7 +139,7 @@ class ExpandRead(Read, frozen=True, kw_only=True):
     edges: list[ExpandedEdge]
     """By id."""
     paths: list[list[UUID]] | UnsetType = UNSET
-    """Ids of nodes, from a root on; the shorter first, then by ids. Only with returnPaths."""
+    """Ids of nodes, from a root on; the shorter first, then by ids. Only with return_paths."""
     meta: ExpandMeta
 
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -692,3 +693,49 @@ def test_many_contradicting_values_are_retracted_at_once(robin: httpx.Client, su
     assert superuser.execute(still, (claims,)).fetchone() == {"open": 0}
     assert ids(listed(robin, entity=subject)) == [other]
     assert robin.post("/v1/facts/retract", json=sent).json()["retracted"] == []
+
+
+# At a past time
+
+
+def test_a_conflict_is_read_with_the_status_it_had(robin: httpx.Client) -> None:
+    made = Dispute(robin, first={"confidence": 0.9}, second={"confidence": 0.4})
+    found = made.shown()
+    done = made.resolved(winner=made.two["fact_id"], note="checked")["conflict"]
+    assert (done["status"], done["winner"]) == ("resolved", made.two["fact_id"])
+
+    def then(moment: str) -> dict[str, Any]:
+        answer = robin.get(made.path, params={"as_of": moment})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    # Known and open between the two times, with the preference and the confidences of that time.
+    assert then(found["detected_at"]) == found
+    assert then(done["resolved_at"]) == done
+    early = (datetime.fromisoformat(found["detected_at"]) - timedelta(microseconds=1)).isoformat()
+    assert error(robin.get(made.path, params={"as_of": early})) == (404, "conflict_not_found")
+    about = {"entity": made.subject}
+    assert conflicts(robin, **about, as_of=early) == []
+    assert conflicts(robin, **about, as_of=found["detected_at"]) == [found]
+    assert conflicts(robin, **about, as_of=found["detected_at"], status="open") == [found]
+    assert conflicts(robin, **about, as_of=found["detected_at"], status="resolved") == []
+    assert conflicts(robin, **about, as_of=done["resolved_at"], status="resolved") == [done]
+
+
+def test_conflicts_of_a_past_time_need_the_scope(robin: httpx.Client, as_key: Any, tenancy: Any) -> None:
+    made = Dispute(robin)
+    plain = as_key(tenancy.key("acme", scopes=["facts:read"]))
+    for path in (made.path, "/v1/conflicts"):
+        assert error(plain.get(path, params={"as_of": now()})) == (403, "missing_scope")
+        assert error(robin.get(path, params={"as_of": year(2999)})) == (400, "as_of_future")
+
+
+def test_administrators_read_held_conflicts_of_the_past(robin: httpx.Client, admin: httpx.Client) -> None:
+    made = Dispute(robin)
+    then = now()
+    tombstone(admin, made.subject, legal_hold=True)
+    assert robin.get(made.path, params={"as_of": then}).status_code == 404
+    shown = admin.get(made.path, params={"as_of": then}).json()
+    assert shown["conflict_id"] == made.conflict_id
+    assert [notice["legal_hold"] for notice in shown["tombstone_notices"]] == [True]
+    assert admin.get(made.path).status_code == 404

@@ -82,7 +82,7 @@ async def test_reconciliation_puts_objects_in_step_too(bench: Bench, written: Ob
 
 
 async def test_units_and_vectors_of_objects_are_in_the_coverage(bench: Bench, written: Objects) -> None:
-    figures = "SELECT units, vectors, queued FROM diagnose_project(0.1, 10, 10)"
+    figures = "SELECT units, vectors, queued FROM diagnose_project(0.1, 10, 10, 30)"
 
     def told() -> Any:
         with bench.superuser.transaction():
