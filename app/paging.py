@@ -6,11 +6,12 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from app.access import Principal
+from app.db.counts import MAX_COUNTED
 from app.db.database import Row
 from app.errors import CursorExpired, CursorInvalid
 
@@ -67,13 +68,37 @@ class CursorSigner:
         return hmac.new(self._secret, message, hashlib.sha256).digest()[:_SIGNATURE_BYTES]
 
 
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    """How many items a list has on all pages together."""
+
+    count: int
+    """At most 10,000."""
+    exact: bool
+    """false: there are more than `count`, which is 10,000 then."""
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> Self:
+        """Return the total from the row of a count."""
+        counted: int = rows[0]["counted"]
+        return cls(count=min(counted, MAX_COUNTED), exact=counted <= MAX_COUNTED)
+
+
 class Page:
     """One page of a list: opens the caller's cursor and signs the next one, bound to caller, list and filters."""
 
     def __init__(
-        self, signer: CursorSigner, who: Principal, name: str, *, limit: int, cursor: str | None, **filters: Any
+        self,
+        signer: CursorSigner,
+        who: Principal,
+        name: str,
+        *,
+        limit: int,
+        cursor: str | None,
+        include_total: bool = False,
+        **filters: Any,
     ) -> None:
         self.limit = limit
+        self.include_total = include_total
         self._signer = signer
         given = sorted((key, str(value)) for key, value in filters.items() if value is not None)
         self._binding = msgspec.json.encode([who.tenant_id, who.project_id, who.key_id, name, given]).decode()

@@ -54,7 +54,7 @@ async def list_cards(
         raise BadRequest("force_refresh: requires entity, whose cards are rebuilt.")
     scope = cast(Visibility | None, SYNONYMS.get(visibility or "", cast(Visibility | None, visibility)))
     known, valid = parse_as_of(as_of), parse_moment(valid_at, "valid_at")
-    filters = {"entity": entity, "scope": scope, "as_of": known, "valid_at": valid}
+    filters: dict[str, Any] = {"entity": entity, "scope": scope, "as_of": known, "valid_at": valid}
     page = Page(cursors, who, "cards", limit=limit, cursor=cursor, **filters)
     if known is not None or valid is not None:
         if entity is None:

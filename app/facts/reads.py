@@ -9,6 +9,7 @@ import psycopg
 from msgspec import UNSET, UnsetType
 
 from app.access import Principal
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row
 from app.errors import BadRequest, NotFound
 from app.facts import queries
@@ -30,7 +31,7 @@ from app.facts.schemas import (
     TombstoneNotice,
 )
 from app.facts.values import show_value
-from app.paging import Page
+from app.paging import Page, Total
 from app.read_context import ReadContext
 from app.retrieval.trust import LOW_TRUST, UNKNOWN_TRUST
 from app.tenancy import gardens
@@ -135,15 +136,19 @@ async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters
             await gardens.require_readable(session, who, garden_id=filters.garden_id)
     when = queries.FactFilter(context)
     given, by_id = _given(filters, context)
+    every = set(given)
     if page.after is not None:
         given |= {"after": page.after[0]}
-    statement = queries.select_facts(
-        when,
-        filters=set(given),
-        by_id=by_id,
-        inactive=filters.include_inactive,
-        preferred=not filters.include_contradicted,
-    )
+
+    def statement(names: set[str]) -> str:
+        return queries.select_facts(
+            when,
+            filters=names,
+            by_id=by_id,
+            inactive=filters.include_inactive,
+            preferred=not filters.include_contradicted,
+        )
+
     params = {
         **when.params,
         **given,
@@ -152,13 +157,17 @@ async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters
         "after_id": page.after[1] if page.after else None,
     }
     try:
-        found = await look_back(db, who, statement, params)
+        found = await look_back(db, who, statement(set(given)), params)
     except psycopg.errors.CardinalityViolation as problem:
         raise await _ambiguity(db, context, filters) from problem
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
     facts = [present_fact(row) for row in rows]
     notices = await notices_of(db, who, facts, context.hold_denied)
-    return FactList(facts=facts, next_cursor=next_cursor, tombstone_notices=notices)
+    total: Total | UnsetType = UNSET
+    if page.include_total:
+        counted = {**params, "limit": COUNT_LIMIT}
+        total = Total.of(await look_back(db, who, count_query(statement(every)), counted))
+    return FactList(facts=facts, next_cursor=next_cursor, total=total, tombstone_notices=notices)
 
 
 def _given(filters: FactFilters, context: ReadContext) -> tuple[dict[str, Any], set[str]]:

@@ -34,7 +34,7 @@ from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.idempotency import IdempotentRequest, encode_outcome
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -118,6 +118,7 @@ async def list_facts(
     ] = True,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> FactList:
     """Facts that are believed and valid now, newest first; or at any other two times. A filter by an unknown name
     finds nothing."""
@@ -134,8 +135,8 @@ async def list_facts(
     )
     scope = None if visibility is None else SYNONYMS.get(visibility, visibility)
     valid, known = parse_moment(valid_at, "valid_at"), parse_as_of(as_of)
-    binding = {**msgspec.structs.asdict(filters), "scope": scope, "valid_at": valid, "as_of": known}
-    page = Page(cursors, who, "facts", limit=limit, cursor=cursor, **binding)
+    binding: dict[str, Any] = {**msgspec.structs.asdict(filters), "scope": scope, "valid_at": valid, "as_of": known}
+    page = Page(cursors, who, "facts", limit=limit, cursor=cursor, include_total=include_total, **binding)
     context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope, hold_denied=hold_denied)
     return await reads.list_facts(db, context, filters=filters, page=page)
 

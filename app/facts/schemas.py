@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.batches import ItemError
 from app.facts.values import ValueType
+from app.paging import Total
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
 
 Kind = Annotated[str, Meta(min_length=1, max_length=64, description="person, company, city, ...")]
@@ -100,6 +101,8 @@ class EntityCreated(Read, frozen=True, kw_only=True):
 class EntityList(Read, frozen=True, kw_only=True):
     entities: list[EntityRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
+    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
@@ -320,6 +323,8 @@ class FactBatchDone(Read, frozen=True, kw_only=True):
 class FactList(Read, frozen=True, kw_only=True):
     facts: list[FactRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
+    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""
 

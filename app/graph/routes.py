@@ -84,7 +84,7 @@ async def find_neighbors(
         min_trust=min_trust,
     )
     valid, known = parse_moment(valid_at, "valid_at"), parse_as_of(as_of)
-    filters = {**msgspec.structs.asdict(query), "valid_at": valid, "as_of": known}
+    filters: dict[str, Any] = {**msgspec.structs.asdict(query), "valid_at": valid, "as_of": known}
     page = Page(cursors, who, "neighbors", limit=size or PAGE_SIZE, cursor=cursor, **filters)
     context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope, hold_denied=hold_denied)
     return await service.find_neighbors(db, context, query=query, page=page)

@@ -29,7 +29,7 @@ from app.read_context import ReadContext, parse_as_of
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
@@ -99,6 +99,7 @@ async def list_notes(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> NoteList:
     """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
     the notes that were live then, with the fields they had; only `extraction_status` is the present one."""
@@ -113,7 +114,7 @@ async def list_notes(
         "until": parse_moment(until, "until"),
     }
     known = parse_as_of(as_of)
-    page = Page(cursors, who, "notes", limit=limit, cursor=cursor, as_of=known, **filters)
+    page = Page(cursors, who, "notes", limit=limit, cursor=cursor, include_total=include_total, as_of=known, **filters)
     return await service.list_notes(db, ReadContext.of(who, as_of=known, held=False), filters=filters, page=page)
 
 

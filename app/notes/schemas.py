@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.batches import ItemError
 from app.confirmations import MAX_TOKEN_LENGTH
+from app.paging import Total
 from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
 
 NoteType = Literal[
@@ -93,6 +94,8 @@ class NoteCreated(Read, frozen=True, kw_only=True):
 class NoteList(Read, frozen=True, kw_only=True):
     notes: list[NoteRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
+    """Only with `include_total`."""
 
 
 class NoteBatch(Create, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import msgspec
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
 from app.batches import check_size, convert_item, item_error, stop_if_atomic
+from app.db.counts import COUNT_LIMIT, count_query, count_statement
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import AppError, BadRequest, Conflict, TooLarge
@@ -43,7 +44,7 @@ from app.notes.storage import (
     store_notes,
 )
 from app.outcomes import Outcome
-from app.paging import Page
+from app.paging import Page, Total
 from app.read_context import ReadContext, look_back
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
@@ -161,9 +162,10 @@ async def get_note(db: Database, context: ReadContext, *, note_id: UUID) -> Note
     return present_note(rows[0])
 
 
-async def _read_past(db: Database, context: ReadContext, *, limit: int, **given: Any) -> list[Row]:
+async def _read_past(db: Database, context: ReadContext, *, limit: int, count: bool = False, **given: Any) -> list[Row]:
     params = {**context.parameters(), **given, "limit": limit}
-    return await look_back(db, context.who, queries.select_notes_as_of(set(given)), params)
+    query = queries.select_notes_as_of(set(given))
+    return await look_back(db, context.who, count_query(query) if count else query, params)
 
 
 async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[NoteRead]:
@@ -183,17 +185,26 @@ async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, A
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
+    total: list[Row] | None = None
     if context.as_of is None:
         after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
         statement = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
         found = await db.fetch(who, statement)
+        if page.include_total:
+            every = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=None, limit=COUNT_LIMIT)
+            total = await db.fetch(who, count_statement(every))
     else:
         given = {name: value for name, value in filters.items() if value is not None}
-        if page.after is not None:
-            given |= {"after": page.after[0], "after_id": page.after[1]}
-        found = await _read_past(db, context, limit=page.limit + 1, **given)
+        after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
+        found = await _read_past(db, context, limit=page.limit + 1, **given, **after)
+        if page.include_total:
+            total = await _read_past(db, context, limit=COUNT_LIMIT, count=True, **given)
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])])
-    return NoteList(notes=[present_note(row) for row in rows], next_cursor=next_cursor)
+    return NoteList(
+        notes=[present_note(row) for row in rows],
+        next_cursor=next_cursor,
+        total=msgspec.UNSET if total is None else Total.of(total),
+    )
 
 
 async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteRead:

@@ -177,6 +177,10 @@ AsOf = Annotated[
     ),
 ]
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of results.")]
+IncludeTotal = Annotated[
+    bool,
+    QueryParameter(description="Also return `total`: how many there are on all pages, exact up to 10,000."),
+]
 Cursor = Annotated[
     str | None,
     QueryParameter(

@@ -11,7 +11,7 @@ from app.facts.conflicts.schemas import ConflictList, ConflictRead, ConflictReso
 from app.paging import Page
 from app.read_context import ReadContext, parse_as_of
 from app.web.auth import Access
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Limit, Who
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, IncludeTotal, Limit, Who
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -30,11 +30,22 @@ async def list_conflicts(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ConflictList:
     """Pairs of values that cannot both hold, newest first, with both facts. With `as_of` those that were known then,
     with the status they had."""
     known = parse_as_of(as_of)
-    page = Page(cursors, who, "conflicts", limit=limit, cursor=cursor, status=status, entity=entity, as_of=known)
+    page = Page(
+        cursors,
+        who,
+        "conflicts",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        status=status,
+        entity=entity,
+        as_of=known,
+    )
     context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await service.list_conflicts(db, context, status=status, entity=entity, page=page)
 

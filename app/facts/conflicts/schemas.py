@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.facts.schemas import FactRead, TombstoneNotice
 from app.facts.values import ValueType
+from app.paging import Total
 from app.tenancy.schemas import Create, Moment, Read
 
 ConflictStatus = Literal["open", "resolved"]
@@ -35,6 +36,8 @@ class ConflictRead(Read, frozen=True, kw_only=True):
 class ConflictList(Read, frozen=True, kw_only=True):
     conflicts: list[ConflictRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
+    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""
 

@@ -5,9 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from app.access import Principal
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -18,7 +19,7 @@ from app.facts.entities import service as entities
 from app.facts.queries import queue_cards
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn, TombstoneNotice
 from app.facts.values import read_value
-from app.paging import Page
+from app.paging import Page, Total
 from app.read_context import ReadContext, look_back
 
 
@@ -35,13 +36,17 @@ async def list_conflicts(
     if entity is not None:
         found = await entities.find_named(db, context.who, entity, "entity", as_of=context.as_of)
         given["entities"] = [str(row["entity_id"]) for row in found]
-    if page.after is not None:
-        given |= {"after": page.after[0], "after_id": page.after[1]}
-    rows = await _read(db, context, limit=page.limit + 1, **given)
+    after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
+    rows = await _read(db, context, limit=page.limit + 1, **given, **after)
     rows, next_cursor = page.cut(rows, key=lambda row: [row["detected_at"].isoformat(), str(row["conflict_id"])])
     conflicts = await _present(db, context, rows)
     return ConflictList(
-        conflicts=conflicts, next_cursor=next_cursor, tombstone_notices=await _notices(db, context, conflicts)
+        conflicts=conflicts,
+        next_cursor=next_cursor,
+        total=Total.of(await _read(db, context, count=True, limit=COUNT_LIMIT, **given))
+        if page.include_total
+        else UNSET,
+        tombstone_notices=await _notices(db, context, conflicts),
     )
 
 
@@ -54,12 +59,13 @@ async def get_conflict(db: Database, context: ReadContext, *, conflict_id: UUID)
     return msgspec.structs.replace(conflict, tombstone_notices=await _notices(db, context, [conflict]))
 
 
-async def _read(db: Database, context: ReadContext, *, limit: int, **given: Any) -> list[Row]:
+async def _read(db: Database, context: ReadContext, *, limit: int, count: bool = False, **given: Any) -> list[Row]:
     filters = given.keys() - {"after_id"}
     if context.as_of is not None:
         filters |= {"as_of"}
     params = {**context.parameters(), **given, "limit": limit}
-    return await look_back(db, context.who, queries.select_conflicts(filters), params)
+    query = queries.select_conflicts(filters)
+    return await look_back(db, context.who, count_query(query) if count else query, params)
 
 
 async def _present(db: Database, context: ReadContext, rows: list[Row]) -> list[ConflictRead]:

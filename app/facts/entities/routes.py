@@ -24,7 +24,7 @@ from app.paging import Page
 from app.read_context import ReadContext
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -65,11 +65,21 @@ async def list_entities(
     valid_at: ValidAt = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> EntityList:
     """In the order of their names. With `name`: none, one, or all that share an alias."""
     parse_moment(valid_at, "valid_at")
     filters, known = {"name": name, "prefix": prefix, "kind": kind}, parse_as_of(as_of)
-    page = Page(cursors, who, "entities", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    page = Page(
+        cursors,
+        who,
+        "entities",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        as_of=known,
+        filters=sorted(filters.items()),
+    )
     context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await service.list_entities(db, context, filters=filters, page=page)
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import AppError, BadRequest, Conflict, NotFound
@@ -32,7 +33,7 @@ from app.facts.schemas import (
 from app.jobs.queue import NewJob, enqueue
 from app.jobs.registry import Job, PermanentFailure
 from app.outcomes import Outcome
-from app.paging import Page
+from app.paging import Page, Total
 from app.read_context import ReadContext
 
 # Merges of more facts than this are done by a job: a request may take a minute.
@@ -187,8 +188,11 @@ async def list_entities(
 ) -> EntityList:
     """Return entities in the order of their names; the filter `name` finds those that a name refers to."""
     who = context.who
+    total: Total | UnsetType = UNSET
     if (name := filters["name"]) is not None:
         rows, next_cursor = await find_named(db, who, name, "name", as_of=context.as_of), None
+        if page.include_total:
+            total = Total(count=len(rows), exact=True)
     else:
         prefix = filters["prefix"]
         values = {
@@ -200,9 +204,16 @@ async def list_entities(
         statement = queries.select_entities(set(given), at_past=context.as_of is not None)
         found = await look_back(db, who, statement, {**context.parameters(), **given, "limit": page.limit + 1})
         rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
+        if page.include_total:
+            every = queries.select_entities(set(given) - {"after"}, at_past=context.as_of is not None)
+            params = {**context.parameters(), **given, "limit": COUNT_LIMIT}
+            total = Total.of(await look_back(db, who, count_query(every), params))
     notices = await notices_of(db, who, rows, context.hold_denied)
     return EntityList(
-        entities=[present_entity(row) for row in rows], next_cursor=next_cursor, tombstone_notices=notices
+        entities=[present_entity(row) for row in rows],
+        next_cursor=next_cursor,
+        total=total,
+        tombstone_notices=notices,
     )
 
 
