@@ -124,7 +124,8 @@ async def delete_document(
     """Requires a reason. The notes created for the document are deleted with it, as `DELETE /v1/notes/{note_id}` does,
     and can be recovered for 30 days. A job that is still reading the document stops. Returns 409 `note_pinned` when
     one of the notes is pinned, unless `force`. A document of more than 25 notes needs a `confirm_token`: the first
-    request returns 409 `confirmation_required` with it, and the second one sends it within five minutes."""
+    request returns 409 `confirmation_required` with it, and the second one sends it within five minutes. While the
+    document is still being read, none is needed."""
     if not reason or not reason.strip():
         raise BadRequest("reason: required, as the query parameter ?reason=...", code="reason_required")
     confirmation = Confirmation(

@@ -169,19 +169,21 @@ async def delete_document(
 ) -> None:
     """Delete a document and the notes created for it, as notes are deleted; a job that is reading it stops.
 
-    Raise Conflict for more than 25 notes without confirmation, and when one of them is pinned, unless `force`.
+    Raise Conflict for more than 25 notes without confirmation, and when one of them is pinned, unless `force`. While it
+    is being read no confirmation is needed, since its notes change with every moment.
     """
     key = {"tenant_id": who.tenant_id, "document_id": str(document_id)}
 
     async def write() -> None:
         async with db.tenant(who) as session:
-            await _lock(session, who, document_id)
+            document = await _lock(session, who, document_id)
             # A document may have 100,000 notes.
             await session.execute(queries.NO_TIMEOUT)
             owned = await queries.list_owned_notes(session, **key)
             if not force:
                 await notes.require_unpinned(session, who, note_ids=owned)
-            confirmation.require(await notes.list_dependent_notes(session, who, note_ids=owned))
+            if document["status"] in ("done", "failed"):
+                confirmation.require(await notes.list_dependent_notes(session, who, note_ids=owned))
             gone = await notes.delete_notes(session, who, note_ids=owned, reason=reason, key_id=who.key_id)
             await queries.update_document(session, **key, deleted_at=datetime.now(UTC), raw_content=None)
             await audit.record(

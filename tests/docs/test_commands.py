@@ -15,8 +15,8 @@ from tests.conftest import PLATFORM_KEY, Tenancy, TestDatabase
 from tests.service import RunningService, start_service
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-# These need the internet, a file or a language model of the reader's own.
-NOT_HERE = ("https://example.com/", "manual.pdf", "wait=extraction", "JOB_ID")
+# These need the internet, a file, a worker with a port or a language model of the reader's own.
+NOT_HERE = ("https://example.com/", "manual.pdf", "wait=extraction", "JOB_ID", ":8001/")
 # How an answer fills in the words in capitals of later commands.
 FOUND = {
     "NOTE_ID": ("note", "note_id"),

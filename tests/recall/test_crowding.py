@@ -94,6 +94,8 @@ def test_facts_that_are_outdone_take_nobodys_place(world: World, weights: dict[s
 
 @pytest.mark.parametrize("asks", [{"min_confidence": 0.5}, {}])
 def test_20_3_6_the_unsure_take_nobodys_place(world: World, asks: dict[str, Any]) -> None:
+    # Without min_confidence it is trust that leaves them out, where it is on.
+    assert world.admin.patch("/v1/admin/projects/default", json={"trust_mode": "warn"}).status_code == 200
     many_facts(world, [said(f"Rumour {n}", "tells", "telescope recalibrated", confidence=0.2) for n in range(300)])
     sure = world.fact(
         "Observatory", "reports", "that on Monday the big telescope was at last recalibrated by its makers"
