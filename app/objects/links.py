@@ -13,6 +13,7 @@ from app.errors import AppError, BadRequest, Conflict, NotFound, Unprocessable
 from app.objects import queries
 from app.objects.content import check_content, choose_project, read_period
 from app.objects.diff import hash_content, summarize
+from app.objects.json_patch import PatchOperation
 from app.objects.schemas import RelationshipCreate, RelationshipPatch
 from app.objects.types.service import Types, read_types
 from app.objects.versions import (
@@ -116,7 +117,7 @@ async def _link_once(
         try:
             if outcome["outcome"] == "created":
                 observe_change(row["change_summary"])
-                linked[index] = (first_version(row, now), "created")
+                linked[index] = (first_version(who, row, now), "created")
             elif outcome["outcome"] == "exists":
                 linked[index] = await _update_existing(session, who, outcome["existing_id"], items[index])
             elif outcome["outcome"] != "again":
@@ -144,11 +145,16 @@ async def _update_existing(
 
 
 async def patch_head(
-    session: Session, who: Principal, head: Row, data: RelationshipPatch, *, replace_properties: bool = False
+    session: Session,
+    who: Principal,
+    head: Row,
+    data: RelationshipPatch | list[PatchOperation],
+    *,
+    replace_properties: bool = False,
 ) -> Row:
     """Write the next version of a locked relationship; raise Conflict when the patch changes nothing."""
-    state = apply_patch("relationship", head, data)
-    if replace_properties:
+    state = apply_patch("relationship", head, data, RelationshipPatch)
+    if replace_properties and isinstance(data, RelationshipPatch):
         state["properties"] = data.properties
     state["valid_from"], state["valid_to"] = read_period(state["valid_from"], state["valid_to"], names=PERIOD)
     check_content(properties=state["properties"], evidence=state["evidence"])

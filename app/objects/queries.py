@@ -25,7 +25,11 @@ def _columns(kind: Kind, alias: str) -> str:
 
 
 def _head(kind: Kind) -> str:
-    return f"SELECT {_columns(kind, 'h')}, h.updated_at, true AS is_head FROM graph_{kind}s h"
+    written_by = (
+        f"(SELECT w.written_by FROM graph_{kind}_versions w "
+        "WHERE w.tenant_id = %(tenant)s AND w.version_id = h.version_id) AS written_by"
+    )
+    return f"SELECT {_columns(kind, 'h')}, h.updated_at, true AS is_head, {written_by} FROM graph_{kind}s h"
 
 
 _KINDS: tuple[Kind, ...] = ("object", "relationship")
@@ -36,6 +40,8 @@ HEADS: dict[Kind, TextClause] = {
         "v.version AS given_version, v.version_id AS given_id, "
         f"(SELECT s.supersedes_id FROM graph_{kind}_versions s "
         "WHERE s.tenant_id = :tenant AND s.version_id = h.version_id) AS supersedes_id, "
+        f"(SELECT s.written_by FROM graph_{kind}_versions s "
+        "WHERE s.tenant_id = :tenant AND s.version_id = h.version_id) AS written_by, "
         f"v.branch_id AS given_branch FROM graph_{kind}_versions v "
         f"JOIN graph_{kind}s h ON h.tenant_id = :tenant AND h.canonical_id = v.canonical_id "
         "WHERE v.tenant_id = :tenant AND v.version_id = CAST(:id AS uuid)"
@@ -104,7 +110,7 @@ def multiplicity_violated(side: str, name: str) -> BadRequest:
 def select_version_at(kind: Kind) -> str:
     """Return the query for the version at a time, on the project's branch or the shared one."""
     return (
-        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.version_id = h.version_id AS is_head "
+        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.written_by, v.version_id = h.version_id AS is_head "
         f"FROM graph_{kind}_versions n "
         f"JOIN graph_{kind}_versions v ON v.tenant_id = %(tenant)s AND v.canonical_id = n.canonical_id "
         f"JOIN graph_{kind}s h ON h.tenant_id = %(tenant)s AND h.canonical_id = v.canonical_id "

@@ -11,6 +11,7 @@ from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, NotFound
 from app.objects import queries
+from app.objects.json_patch import PatchOperation
 from app.objects.links import SIDES, check_end_projects, end_deleted, patch_head, store_relationships
 from app.objects.schemas import (
     RelationshipCreate,
@@ -77,7 +78,12 @@ async def get_relationship(
 
 
 async def patch_relationship(
-    db: Database, who: Principal, *, relationship_id: UUID, data: RelationshipPatch, if_match: str | None
+    db: Database,
+    who: Principal,
+    *,
+    relationship_id: UUID,
+    data: RelationshipPatch | list[PatchOperation],
+    if_match: str | None,
 ) -> RelationshipRead:
     """Write the next version of a relationship; raise Conflict when the patch changes nothing."""
 

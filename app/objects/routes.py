@@ -11,6 +11,7 @@ from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from app.errors import BadRequest
 from app.facts.as_of import parse_as_of
 from app.objects import batches, relationships, service
+from app.objects.json_patch import PatchOperation
 from app.objects.schemas import (
     GraphBatch,
     GraphBatchResult,
@@ -170,10 +171,16 @@ async def get_object(
 
 @patch("/graph/objects/{object_id:uuid}", opt={"access": WRITE}, summary="Change an object", tags=["objects"])
 async def patch_object(
-    db: Db, who: Who, object_id: FromPath[UUID], data: JSONBody[ObjectPatch], if_match: IfMatch = None
+    db: Db,
+    who: Who,
+    object_id: FromPath[UUID],
+    data: JSONBody[ObjectPatch | list[PatchOperation]],
+    if_match: IfMatch = None,
 ) -> Response[ObjectRead]:
-    """A JSON merge patch creates a new version. The id of an earlier version, or another version in `If-Match`, is 409
-    `cannot_patch_non_head_version`; a patch that changes nothing is 409 `no_effective_change`."""
+    """A JSON merge patch creates a new version; so does a JSON Patch (RFC 6902, a list of operations on paths such as
+    /properties/owner or /labels/-), which can also set a property to null. The id of an earlier version, or another
+    version in `If-Match`, is 409 `cannot_patch_non_head_version`; a patch that changes nothing is 409
+    `no_effective_change`."""
     return _tagged(await service.patch_object(db, who, object_id=object_id, data=data, if_match=if_match))
 
 
@@ -291,9 +298,14 @@ async def get_relationship(
     tags=["relationships"],
 )
 async def patch_relationship(
-    db: Db, who: Who, relationship_id: FromPath[UUID], data: JSONBody[RelationshipPatch], if_match: IfMatch = None
+    db: Db,
+    who: Who,
+    relationship_id: FromPath[UUID],
+    data: JSONBody[RelationshipPatch | list[PatchOperation]],
+    if_match: IfMatch = None,
 ) -> Response[RelationshipRead]:
-    """A JSON merge patch creates a new version, with the same checks as for an object. The ends cannot change."""
+    """A JSON merge patch or a JSON Patch creates a new version, with the same checks as for an object. The ends cannot
+    change."""
     return _tagged(
         await relationships.patch_relationship(db, who, relationship_id=relationship_id, data=data, if_match=if_match)
     )

@@ -50,7 +50,10 @@ class ObjectCreate(Create, frozen=True, kw_only=True):
 
 
 class ObjectPatch(Create, frozen=True, kw_only=True):
-    """A JSON merge patch: null removes, objects are merged, everything else replaces."""
+    """A JSON merge patch: null removes, objects are merged, everything else replaces.
+
+    A JSON Patch (a list of operations) can also set null.
+    """
 
     properties: Properties | UnsetType = UNSET
     key: Key | UnsetType | None = UNSET
@@ -102,6 +105,8 @@ class ObjectRead(Read, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime | UnsetType = UNSET
     deleted_at: datetime | None
+    written_by: str
+    """The agent that wrote this version."""
     change_summary: ChangeSummary | UnsetType | None = UNSET
 
 
@@ -196,6 +201,8 @@ class RelationshipRead(Read, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime | UnsetType = UNSET
     deleted_at: datetime | None
+    written_by: str
+    """The agent that wrote this version."""
     change_summary: ChangeSummary | UnsetType | None = UNSET
 
 

@@ -15,6 +15,7 @@ from app.errors import Conflict
 from app.objects import queries
 from app.objects.content import check_content, choose_project, derive_title, describe, read_period
 from app.objects.diff import summarize
+from app.objects.json_patch import PatchOperation
 from app.objects.schemas import ObjectCreate, ObjectCreated, ObjectList, ObjectPatch, ObjectRead, ObjectVersions
 from app.objects.types.service import Types, read_types
 from app.objects.versions import (
@@ -81,7 +82,7 @@ async def store_objects(session: Session, who: Principal, items: list[ObjectCrea
     made = await session.rows(queries.STORE_OBJECTS, {**place, "rows": encode_row(rows), "now": now})
     _require_stored(rows, {str(row["canonical_id"]) for row in made})
     await record_created(session, who, "object", rows=rows, declared=types.declared(rows[0]["type"]))
-    return [StoredObject(first_version(row, now), _warnings(types, row)) for row in rows]
+    return [StoredObject(first_version(who, row, now), _warnings(types, row)) for row in rows]
 
 
 def _require_stored(rows: list[Row], stored: set[str]) -> None:
@@ -138,7 +139,7 @@ async def get_object(
 
 
 async def patch_object(
-    db: Database, who: Principal, *, object_id: UUID, data: ObjectPatch, if_match: str | None
+    db: Database, who: Principal, *, object_id: UUID, data: ObjectPatch | list[PatchOperation], if_match: str | None
 ) -> ObjectRead:
     """Write the next version of an object; raise Conflict when the patch changes nothing."""
 
@@ -150,12 +151,13 @@ async def patch_object(
     return ObjectRead(**present(await retried(write)))
 
 
-async def _patch(session: Session, who: Principal, head: Row, data: ObjectPatch) -> Row:
-    state = apply_patch("object", head, data)
+async def _patch(session: Session, who: Principal, head: Row, data: ObjectPatch | list[PatchOperation]) -> Row:
+    state = apply_patch("object", head, data, ObjectPatch)
     state["effective_from"], state["effective_to"] = read_period(
         state["effective_from"], state["effective_to"], names=PERIOD
     )
-    _update_title(head, state, given=data.title is not msgspec.UNSET)
+    given = state["title"] != head["title"] if isinstance(data, list) else data.title is not msgspec.UNSET
+    _update_title(head, state, given=given)
     fields, requested = require_change("object", head, state), state["requested_schema"]
     check_content(properties=state["properties"], evidence=state["evidence"])
     versions = [] if requested is None else [(head["type"], requested)]

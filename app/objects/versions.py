@@ -17,6 +17,7 @@ from app.facts.as_of import look_back
 from app.objects import queries
 from app.objects.content import require_writer
 from app.objects.diff import encode_canonical, is_elided, merge_patch, same, summarize
+from app.objects.json_patch import PatchOperation, apply_operations
 from app.objects.json_pointer import escape, parse_pointer
 from app.objects.queries import Kind
 from app.paging import Page
@@ -25,9 +26,7 @@ from app.telemetry.metrics import CHANGE_PATHS, CHANGE_SUMMARY_BYTES, CHANGES_TR
 
 IDS = ("branch_id", "canonical_id", "src_id", "dst_id", "supersedes_id")
 # Columns that are no field of a response.
-INTERNAL = frozenset(
-    {"version_id", "given_version", "given_id", "given_branch", "written_by", "change_summary", "requested_schema"}
-)
+INTERNAL = frozenset({"version_id", "given_version", "given_id", "given_branch", "change_summary", "requested_schema"})
 # Fields beside the properties whose change makes a version and is shown in its summary.
 FIELDS: dict[Kind, tuple[str, ...]] = {
     "object": ("subtype", "key", "title", "status", "labels", "effective_from", "effective_to", "evidence"),
@@ -93,8 +92,13 @@ def _check_match(kind: Kind, head: Row, if_match: str) -> None:
         _stale(kind, head, f"If-Match: {if_match[:80]} is not the head")
 
 
-def apply_patch(kind: Kind, head: Row, data: msgspec.Struct) -> Row:
-    """Return the state after a patch, with `requested_schema`: the version of its type to check it by."""
+def apply_patch(kind: Kind, head: Row, data: msgspec.Struct | list[PatchOperation], form: type[msgspec.Struct]) -> Row:
+    """Return the state after a merge patch or a JSON Patch, with `requested_schema`: the version to check it by.
+
+    `form` is the struct of a merge patch, which says which values the fields can have.
+    """
+    if isinstance(data, list):
+        return _apply_operations(kind, head, data, form)
     state = {name: head[name] for name in (*queries.OWN[kind], "properties", "evidence")}
     given = {name: value for name, value in msgspec.structs.asdict(data).items() if value is not msgspec.UNSET}
     if not given:
@@ -108,6 +112,22 @@ def apply_patch(kind: Kind, head: Row, data: msgspec.Struct) -> Row:
         else:
             state[name] = value
     return state | {"requested_schema": requested}
+
+
+def _apply_operations(kind: Kind, head: Row, operations: list[PatchOperation], form: type[msgspec.Struct]) -> Row:
+    names = ("properties", *FIELDS[kind])
+    document: Any = apply_operations({name: _plain(head[name]) for name in names}, operations)
+    try:
+        made = msgspec.structs.asdict(msgspec.convert(document, form))
+    except msgspec.ValidationError as problem:
+        raise BadRequest(f"patch: it leaves what is not valid: {problem}.", code="patch_invalid") from problem
+    state = {name: None if (value := made[name]) is msgspec.UNSET else value for name in names}
+    state["properties"] = state["properties"] or {}
+    if kind == "object":
+        state["labels"] = list(dict.fromkeys(state["labels"] or []))
+    requested = made["schema_version"]
+    ends = {name: head[name] for name in queries.OWN[kind] if name not in state}
+    return ends | state | {"requested_schema": None if requested is msgspec.UNSET else requested}
 
 
 def changed_fields(kind: Kind, head: Row, state: Row) -> dict[str, Any]:
@@ -171,7 +191,8 @@ async def write_next_version(
     observe_change(summary)
     details = {"kind": kind, "version": row["version"], **audit_details(summary, declared)}
     await audit.record(session, "object_write", key_id=who.key_id, canonical_id=str(row["canonical_id"]), **details)
-    return row | {"content_hash": bytes.fromhex(described["content_hash"]), "updated_at": now, "is_head": True}
+    written = {"updated_at": now, "written_by": who.agent_id, "is_head": True}
+    return row | {"content_hash": bytes.fromhex(described["content_hash"])} | written
 
 
 async def record_created(
@@ -189,7 +210,7 @@ def audit_details(summary: dict[str, Any], declared: frozenset[str]) -> dict[str
     return {"meta": summary["meta"], "paths": [f"/{escape(name)}" for name in names if name in declared][:100]}
 
 
-def first_version(row: Row, now: datetime) -> Row:
+def first_version(who: Principal, row: Row, now: datetime) -> Row:
     """Return a new row as the head it became."""
     left_out = ("searched", "embed_text", "change_summary")
     return {name: value for name, value in row.items() if name not in left_out} | {
@@ -198,6 +219,7 @@ def first_version(row: Row, now: datetime) -> Row:
         "deleted_at": None,
         "version_id": row["canonical_id"],
         "version": 1,
+        "written_by": who.agent_id,
         "is_head": True,
         "supersedes_id": None,
         "content_hash": bytes.fromhex(row["content_hash"]),

@@ -24,7 +24,7 @@ BEGIN
         v_text := v_given #>> '{}';
         v_found := CASE
             WHEN v_column IS NULL THEN 'x.properties'
-            WHEN v_column IN ('key', 'title', 'status')
+            WHEN v_column IN ('key', 'title', 'status', 'subtype', 'weight', 'role_src', 'role_dst')
                 THEN format('coalesce(to_jsonb(x.%I), x.properties -> %L)', v_column, v_column)
             ELSE format('to_jsonb(x.%I)', v_column)
         END;

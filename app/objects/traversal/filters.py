@@ -28,7 +28,9 @@ COLUMNS: dict[Kind, frozenset[str]] = {
         {"type", "subtype", "key", "title", "status", "labels", "version", "effective_from", "effective_to"}
         | {"created_at", "updated_at"}
     ),
-    "edge": frozenset({"type", "weight", "role_src", "role_dst", "valid_from", "valid_to", "version"}),
+    "edge": frozenset(
+        {"type", "weight", "role_src", "role_dst", "valid_from", "valid_to", "version", "created_at", "updated_at"}
+    ),
 }
 SYMBOLS = {
     "=": "equals",

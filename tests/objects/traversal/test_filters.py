@@ -90,6 +90,10 @@ def test_fields_before_properties(graph: Graph) -> None:
     assert near(None, {"role": "boss"}) == "b1"
     assert near(None, [{"path": "/weight", "operator": "lessThan", "value": 0.5}]) == "c1"
     assert near({"updated_at": {">": "2020-01-01T00:00:00Z"}, "created_at": {"exists": True}}) == "b1 c1"
+    graph.put("d")
+    graph.link("a knows d", properties={"weight": 7, "role_src": "boss"})
+    assert near(None, {"weight": {">": 5}}) == near(None, {"role_src": "boss"}) == "d1"
+    assert near(None, {"created_at": {">": "2000-01-01T00:00:00Z"}}) == "b1 c1 d1"
 
 
 scalars = st.one_of(
