@@ -56,6 +56,11 @@ class Principal(Scope, frozen=True, kw_only=True):
     def is_admin(self) -> bool:
         return self.kind == "admin"
 
+    @property
+    def is_tenant_admin(self) -> bool:
+        """Whether the key is an administrator's and not bound to one project, so that it may change shared rows."""
+        return self.is_admin and self.key_project is None
+
     def across_projects(self) -> Self:
         """Return the caller with access to all projects of the tenant, unless an agent or bound to a project."""
         if self.kind == "agent" or self.key_project is not None:

@@ -65,11 +65,17 @@ def choose_project(who: Principal, requested: Any, project: str) -> str | None:
 
 
 def require_writer(who: Principal, project: str | None) -> None:
-    """Raise Forbidden when the caller is no administrator and the row belongs to every project."""
-    if project is None and not who.is_admin:
+    """Raise Forbidden when the row belongs to every project, and the caller is no administrator of all of them."""
+    if project is not None or who.is_tenant_admin:
+        return
+    if who.is_admin:
         raise Forbidden(
-            "Only keys of kind admin can write objects and relationships of every project.", code="wrong_key_kind"
+            f"This key is bound to project {who.key_project} and cannot write what belongs to every project.",
+            code="project_forbidden",
         )
+    raise Forbidden(
+        "Only keys of kind admin can write objects and relationships of every project.", code="wrong_key_kind"
+    )
 
 
 def derive_title(*, properties: dict[str, Any], key: str | None) -> str | None:

@@ -22,6 +22,7 @@ class Graph:
         self.admin = clients["admin"]
         self.other = clients["other"]
         self.reader = clients["reader"]
+        self.bound_admin = clients["bound_admin"]
 
     def make(self, type: str = "Thing", *, client: httpx.Client | None = None, **fields: Any) -> dict[str, Any]:
         """Create an object."""
@@ -72,6 +73,7 @@ def build_graph(tenancy: Tenancy, service: RunningService) -> Iterator[Callable[
         agent = tenancy.key(tenant, agent_id="robin", project_id="one", scopes=scopes, rate_limits=limits)
         reader = tenancy.key(tenant, agent_id="wren", project_id="one", scopes=["graph:read"], rate_limits=limits)
         admin = tenancy.key(tenant, kind="admin", rate_limits=limits)
+        bound = tenancy.key(tenant, kind="admin", project_id="one", rate_limits=limits)
         return Graph(
             tenant,
             {
@@ -79,6 +81,7 @@ def build_graph(tenancy: Tenancy, service: RunningService) -> Iterator[Callable[
                 "admin": client(admin, "one"),
                 "other": client(admin, "two"),
                 "reader": client(reader, "one"),
+                "bound_admin": client(bound, "one"),
             },
         )
 

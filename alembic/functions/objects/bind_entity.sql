@@ -1,9 +1,10 @@
 -- Bind an entity to the object that represents it, named by its canonical id or that of a version; NULL unbinds it. The
--- object has to be live, visible and of the project (else object_not_found) or of every project, which only
--- administrators may bind (wrong_key_kind), because hiding or erasing the entity then affects all projects. For an
--- entity that a tombstone hides, administrators get entity_tombstoned; agents are not told, and the object is hidden as
--- well. Of the owner, since nobody else may write entities.
-CREATE OR REPLACE FUNCTION bind_entity(p_entity uuid, p_object uuid, p_admin boolean, p_key text)
+-- object has to be live, visible and of the project (else object_not_found) or of every project, which needs p_shared
+-- (wrong_key_kind), because hiding or erasing the entity then affects all projects. For an entity that a tombstone
+-- hides, administrators get entity_tombstoned; agents are not told, and the object is hidden as well. Of the owner,
+-- since nobody else may write entities.
+CREATE OR REPLACE FUNCTION bind_entity(
+    p_entity uuid, p_object uuid, p_admin boolean, p_shared boolean, p_key text)
 RETURNS TABLE (refused text, entity_id uuid, object_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -47,7 +48,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF NOT p_admin AND EXISTS (
+    IF NOT p_shared AND EXISTS (
         SELECT FROM graph_object_versions v
         WHERE v.tenant_id = v_tenant AND v.canonical_id IN (v_object, v_entity.object_canonical_id)
           AND v.project_id IS NULL) THEN

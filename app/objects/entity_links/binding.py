@@ -46,6 +46,7 @@ async def _bind(session: Session, who: Principal, entity_id: UUID, object_id: UU
             "entity": str(entity_id),
             "object": None if object_id is None else str(object_id),
             "admin": who.is_admin,
+            "shared": who.is_tenant_admin,
             "key": who.key_id,
         },
     )
@@ -57,7 +58,10 @@ async def _bind(session: Session, who: Principal, entity_id: UUID, object_id: UU
 
 def _refusal(code: str) -> AppError:
     if code == "wrong_key_kind":
-        return Forbidden("object_id: only keys of kind admin can bind objects of every project.", code=code)
+        return Forbidden(
+            "object_id: only keys of kind admin that are bound to no project can bind objects of every project.",
+            code=code,
+        )
     if code == "entity_tombstoned":
         return entities.tombstoned("entity")
     return not_found("object") if code == "object_not_found" else entities.entity_not_found()

@@ -3,7 +3,7 @@
 from sqlalchemy import text
 
 # Bind an entity to an object, or with NULL to none.
-BIND_ENTITY = text("SELECT * FROM bind_entity(CAST(:entity AS uuid), CAST(:object AS uuid), :admin, :key)")
+BIND_ENTITY = text("SELECT * FROM bind_entity(CAST(:entity AS uuid), CAST(:object AS uuid), :admin, :shared, :key)")
 
 # The project's main branch; NULL when there is no such project.
 MAIN_BRANCH = "SELECT ensure_main_branch(%(project)s) AS branch_id"

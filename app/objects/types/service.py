@@ -123,13 +123,14 @@ async def _lock_type(session: Session, who: Principal, kind: Kind, name: str) ->
 
 
 async def _require_sole_user(session: Session, who: Principal, kind: Kind, name: str) -> None:
-    """Raise Forbidden when the caller is no administrator and other projects use the type, which all of them share."""
-    if who.is_admin:
+    """Raise Forbidden when other projects use the type, and the caller is no administrator of all of them."""
+    if who.is_tenant_admin:
         return
     row = await session.row(queries.USED_ELSEWHERE, {"kind": kind, "type": name})
     if row is not None and row["used"]:
         raise Forbidden(
-            f"type: other projects use {name} too; only keys of kind admin can change it.", code="type_used_elsewhere"
+            f"type: other projects use {name} too; only keys of kind admin that are bound to no project can change it.",
+            code="type_used_elsewhere",
         )
 
 
