@@ -87,6 +87,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     limiter = RateLimiter(database, settings)
     usage = KeyUsage(database)
     cursors = CursorSigner(ttl_seconds=settings.cursor_ttl_seconds)
+    readiness = ReadinessCheck(database, strict=settings.rls_policy_strict)
     context = ServiceContext(db=database, settings=settings)
     provided = [
         Provided(background=(usage.run,), close=(usage.flush,)),
@@ -96,7 +97,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     values: dict[str, Any] = {
         "db": database,
         "cursors": cursors,
-        "readiness": ReadinessCheck(database, strict=settings.rls_policy_strict),
+        "readiness": readiness,
         "metrics_reader": MetricsReader(database, settings.metrics_token),
         "limits": limiter.defaults,
         "signer": Signer(database, settings.signing_key),
@@ -119,7 +120,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
         exception_handlers={Exception: handle_error},
         request_class=ApiRequest,
         request_max_body_size=settings.max_body_bytes,
-        lifespan=[lambda _: _running(database, settings, cursors=cursors, provided=provided)],
+        lifespan=[lambda _: _running(database, settings, readiness=readiness, cursors=cursors, provided=provided)],
         state=State({"authenticator": authenticator, "limiter": limiter}),
         openapi_config=openapi_config(),
         logging_config=None,
@@ -131,7 +132,12 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
 
 @asynccontextmanager
 async def _running(
-    db: Database, settings: Settings, *, cursors: CursorSigner, provided: Sequence[Provided]
+    db: Database,
+    settings: Settings,
+    *,
+    readiness: ReadinessCheck,
+    cursors: CursorSigner,
+    provided: Sequence[Provided],
 ) -> AsyncGenerator[None]:
     """Open the database, check it and run background tasks as long as the application runs."""
     async with AsyncExitStack() as stack:
@@ -139,6 +145,7 @@ async def _running(
         try:
             await db.open()
             await check_policies(db, strict=settings.rls_policy_strict)
+            await readiness.run()
             for part in provided:
                 if part.check is not None:
                     await part.check()

@@ -1,5 +1,6 @@
 """The catalogue check: is what the database enforces exactly what this version of the service relies on?"""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,14 @@ class Policy:
     command: str
     using: str | None
     check: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyState:
+    """All policies of the database in short."""
+
+    count: int
+    hash: str
 
 
 def canonical_policies(table: str, rule: Rule) -> frozenset[Policy]:
@@ -104,6 +113,13 @@ async def find_drift(connection: AsyncConnection[Any], metadata: MetaData) -> li
             await _rows(connection, privileges.FUNCTIONS), privileges.wanted_functions(), newer=newer
         ),
     ]
+
+
+async def read_policy_state(connection: AsyncConnection[Any]) -> PolicyState:
+    """Return how many policies there are and the hash of all of them, so that a change shows from outside."""
+    policies = await _policies(connection)
+    lines = sorted(f"{table} {policy}" for table, found in policies.items() for policy in found)
+    return PolicyState(count=len(lines), hash=hashlib.sha256("\n".join(lines).encode()).hexdigest())
 
 
 async def _rows(connection: AsyncConnection[Any], query: str) -> list[dict[str, Any]]:

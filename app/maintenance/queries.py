@@ -15,6 +15,7 @@ DIAGNOSE = "SELECT * FROM diagnose_project(%(least)s::float8, %(sample)s, %(revi
 PURGE_LINKS = "SELECT * FROM purge_links(%(before)s, %(limit)s)"
 PURGE_VECTORS = "SELECT purge_vectors(%(before)s, %(limit)s) AS vectors"
 PURGE_NOTES = "SELECT * FROM purge_notes(%(before)s, %(limit)s)"
+PURGE_OBJECTS = "SELECT * FROM purge_objects(%(before)s, %(limit)s)"
 PURGE_HISTORY = "SELECT purge_history(%(before)s, %(limit)s) AS history"
 PURGE_RECORDS = "SELECT purge_records(%(what)s, %(before)s, %(limit)s) AS purged"
 

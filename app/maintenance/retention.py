@@ -40,6 +40,7 @@ STEPS: tuple[tuple[str, str, str, Row], ...] = (
     ("links", queries.PURGE_LINKS, "deleted", {}),
     ("vectors", queries.PURGE_VECTORS, "deleted", {}),
     ("notes", queries.PURGE_NOTES, "deleted", {}),
+    ("objects", queries.PURGE_OBJECTS, "deleted", {}),
     ("history", queries.PURGE_HISTORY, "history", {}),
     ("finished_jobs", queries.PURGE_RECORDS, "finished_jobs", {"what": "finished_jobs"}),
     ("lost_jobs", queries.PURGE_RECORDS, "failed_jobs", {"what": "lost_jobs"}),

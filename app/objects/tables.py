@@ -129,6 +129,7 @@ graph_objects = Table(
         postgresql_ops={"properties": "jsonb_path_ops"},
     ),
     Index("graph_objects_labels_idx", "labels", postgresql_using="gin"),
+    Index("graph_objects_deleted_idx", "tenant_id", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
     Index(
         "graph_objects_terms_idx",
         text("lexical_keys(tenant_id, COALESCE(project_id, ''::text), tsvector_to_array(terms))"),
@@ -208,6 +209,9 @@ graph_relationships = Table(
         "graph_relationships_gone_dst_idx",
         *("tenant_id", "dst_id"),
         postgresql_where=text("deleted_with IS NOT NULL"),
+    ),
+    Index(
+        "graph_relationships_deleted_idx", "tenant_id", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")
     ),
     # Deleted relationships of an object, for walks at a past time.
     Index(

@@ -4,6 +4,7 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from app import __version__
-from app.db.catalogue import find_drift
+from app.db.catalogue import find_drift, read_policy_state
 from app.db.database import Database, Row
 from app.db.functions import functions_hash
 from app.db.metadata import metadata
@@ -27,10 +28,17 @@ CHECK_EVERY_SECONDS = 5.0
 FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
-class Health(msgspec.Struct, frozen=True):
-    """The process is up."""
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The process is up, with the row-level security policies as they were last read."""
 
     status: Literal["ok"] = "ok"
+    rls_policies_ok: bool | None = None
+    """Whether role, policies and grants are what this version needs; null before they were first read."""
+    rls_policy_count: int | None = None
+    rls_policy_hash: str | None = None
+    """SHA-256 of all policies; it changes when one of them does."""
+    rls_checked_at: datetime | None = None
+    """They are read at start and with `/ready`, at most every few seconds."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +85,12 @@ class ReadinessCheck:
         self._strict = strict
         self._policies_checked = 0.0
         self._drift: list[str] = []
+        self._health = Health()
+
+    @property
+    def health(self) -> Health:
+        """The process is up; nothing is read for it."""
+        return self._health
 
     async def run(self) -> Readiness:
         """Return the current state; policies are checked at most every few seconds."""
@@ -87,7 +101,14 @@ class ReadinessCheck:
             if time.monotonic() - self._policies_checked > CHECK_EVERY_SECONDS:
                 async with self._db.autocommit() as connection:
                     self._drift = await find_drift(connection, metadata)
+                    policies = await read_policy_state(connection)
                 self._policies_checked = time.monotonic()
+                self._health = Health(
+                    rls_policies_ok=not self._drift,
+                    rls_policy_count=policies.count,
+                    rls_policy_hash=policies.hash,
+                    rls_checked_at=datetime.now(UTC),
+                )
         except (Unavailable, psycopg.OperationalError) as problem:
             return _not_ready(False, False, False, [str(problem)])
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
@@ -161,9 +182,10 @@ def _is_loopback(client: str | None) -> bool:
 
 
 @get("/health", security=[{}], summary="Check liveness", tags=["platform"])
-async def health() -> Health:
-    """Return 200 as long as the process runs; for liveness probes."""
-    return Health()
+async def health(readiness: NamedDependency[SkipValidation[ReadinessCheck]]) -> Health:
+    """Return 200 as long as the process runs; for liveness probes. It reads nothing: the state of the policies is that
+    of the last check, at start or by `/ready`."""
+    return readiness.health
 
 
 @get("/ready", security=[{}], summary="Check readiness", tags=["platform"])

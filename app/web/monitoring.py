@@ -13,7 +13,7 @@ from app.db.database import Database
 from app.errors import AppError, BadRequest, NotFound, StartupError
 from app.telemetry.metrics import CONTENT_TYPE
 from app.web.envelope import encode_error
-from app.web.health import Health, MetricsReader, ReadinessCheck
+from app.web.health import MetricsReader, ReadinessCheck
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_WAITING = 64
@@ -91,7 +91,7 @@ class MonitoringServer:
         if method not in {"GET", "HEAD"}:
             raise MethodNotAllowed("This path does not support the method; use GET.")
         if path == "/health":
-            return _Answer(msgspec.json.encode(Health()))
+            return _Answer(msgspec.json.encode(self._readiness.health))
         if path == "/ready":
             state = await self._readiness.run()
             return _Answer(msgspec.json.encode(state), 200 if state.status == "ready" else 503)

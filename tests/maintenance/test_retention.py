@@ -66,7 +66,7 @@ async def test_retention_worker_takes_its_steps_in_order_and_at_most_500_rows_ea
     db: Database, world: World, tenant: str
 ) -> None:
     assert [name for name, *_ in retention.STEPS] == [
-        "links", "vectors", "notes", "history", "finished_jobs", "lost_jobs", "calls", "repairs",
+        "links", "vectors", "notes", "objects", "history", "finished_jobs", "lost_jobs", "calls", "repairs",
     ]  # fmt: skip
     world.project(tenant)
     many = world.note(tenant, deleted_at=days(40))
@@ -250,6 +250,7 @@ async def test_retention_worker_is_not_scheduled_for_a_tenant_that_has_nothing_o
         "SELECT * FROM purge_links(now(), 500)",
         "SELECT purge_vectors(now(), 500)",
         "SELECT * FROM purge_notes(now(), 500)",
+        "SELECT * FROM purge_objects(now(), 500)",
         "SELECT purge_history(now(), 500)",
         "SELECT purge_records('finished_jobs', now(), 500)",
         "SELECT requeue_dead(50)",

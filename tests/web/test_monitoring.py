@@ -59,6 +59,8 @@ def eventually(check: Callable[[], bool], *, seconds: float = 120) -> None:
 def test_a_worker_tells_that_it_is_up_and_ready(probe: httpx.Client) -> None:
     assert probe.get("/health").json()["status"] == "ok"
     ready = probe.get("/ready?verbose=1")
+    health = probe.get("/health").json()
+    assert (health["rls_policies_ok"], len(health["rls_policy_hash"])) == (True, 64)
     assert (ready.status_code, ready.json()["status"], ready.json()["problems"]) == (200, "ready", [])
     assert ready.headers["content-type"] == "application/json"
     head = probe.head("/health")
