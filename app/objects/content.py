@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.access import Principal
+from app.access import Principal, require_whole_tenant
 from app.db.database import Row
 from app.errors import BadRequest, Forbidden, TooLarge
 from app.inputs import as_utc
@@ -69,10 +69,7 @@ def require_writer(who: Principal, project: str | None) -> None:
     if project is not None or who.is_tenant_admin:
         return
     if who.is_admin:
-        raise Forbidden(
-            f"This key is bound to project {who.key_project} and cannot write what belongs to every project.",
-            code="project_forbidden",
-        )
+        require_whole_tenant(who, "This object or relationship")
     raise Forbidden(
         "Only keys of kind admin can write objects and relationships of every project.", code="wrong_key_kind"
     )

@@ -18,10 +18,13 @@ class PatchOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """One operation of a JSON Patch; `from` is for move and copy, `value` for add, replace and test."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
+    """`add` also replaces what is there; `test` makes the whole patch fail when the value is another."""
     path: str
     """A JSON Pointer, such as /properties/owner or /labels/-."""
     from_: str | None = msgspec.field(default=None, name="from")
+    """For move and copy: the JSON Pointer of the value."""
     value: Any | UnsetType = UNSET
+    """For add, replace and test; null is a value."""
 
 
 def apply_operations(document: Any, operations: list[PatchOperation]) -> Any:

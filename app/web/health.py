@@ -35,6 +35,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     rls_policies_ok: bool | None = None
     """Whether role, policies and grants are what this version needs; null before they were first read."""
     rls_policy_count: int | None = None
+    """How many policies there are."""
     rls_policy_hash: str | None = None
     """SHA-256 of all policies; it changes when one of them does."""
     rls_checked_at: datetime | None = None

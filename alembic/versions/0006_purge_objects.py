@@ -3,8 +3,8 @@
 from alembic import op
 from app.db.functions import remove_functions
 
-revision = "0005_purge_objects"
-down_revision = "0004_past_relationships"
+revision = "0006_purge_objects"
+down_revision = "0005_deleted_notes"
 branch_labels = None
 depends_on = None
 
