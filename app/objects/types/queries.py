@@ -104,6 +104,7 @@ GLOBAL_RETIRE: dict[Kind, TextClause] = {
 APPLY_MULTIPLICITY = text("SELECT * FROM apply_multiplicity(:type)")
 # Lock a type: others wait to register or activate versions of it, and to write relationships of it.
 LOCK_TYPE = text("SELECT lock_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
+OBJECTS_OF_TYPE = text("SELECT * FROM read_objects_of_type(:type, CAST(:after AS uuid), :limit)")
 USED_ELSEWHERE = text("SELECT type_used_elsewhere(:kind, :type) AS used")
 
 

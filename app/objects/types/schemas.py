@@ -31,6 +31,8 @@ class ObjectTypeCreate(Create, frozen=True, kw_only=True):
     """The next one when absent; one that is there already has to say the same."""
     status: Status = "active"
     """`retired`: it is kept, and does not count yet."""
+    force: bool = False
+    """Registers it although existing objects do not fit it; otherwise 409 `objects_do_not_fit` says how many."""
     embedding_policy: Policy = "optional"
     """`disabled`: objects of this type are found by their words alone."""
     embedding_relevant_paths: Annotated[list[Pointer], Meta(max_length=64)] | None = None
@@ -76,6 +78,8 @@ class TypePatch(Create, frozen=True, kw_only=True):
 
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     status: Status
+    force: bool = False
+    """Activates it although existing objects do not fit it."""
 
 
 class ObjectTypeRead(Read, frozen=True, kw_only=True):

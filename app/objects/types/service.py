@@ -37,6 +37,10 @@ Created = ObjectTypeCreated | RelationshipTypeCreated
 # Processor time of one request's checks: after how much others get their turn, and how much is allowed in all.
 PAUSE_SECONDS = 0.02
 MAX_SECONDS = 2.0
+# How many existing objects are checked by a new version of their type, how many at once, and how many are named.
+MAX_CHECKED = 1000
+CHECKED_AT_ONCE = 50
+SHOWN = 20
 CODES: dict[Kind, str] = {
     "object": "object_schema_validation_failed",
     "relationship": "relationship_schema_validation_failed",
@@ -88,6 +92,8 @@ async def register_type(
         "created_at": datetime.now(UTC),
     }
     if data.status == "active":
+        if isinstance(data, ObjectTypeCreate) and not data.force:
+            await _require_fit(session, name=data.type, json_schema=wanted["json_schema"])
         await session.execute(queries.RETIRE[kind], {"tenant": who.tenant_id, "type": data.type})
     await queries.insert_version(session, kind, row=row)
     await _apply_multiplicity(session, kind, data.type)
@@ -134,6 +140,28 @@ async def _require_sole_user(session: Session, who: Principal, kind: Kind, name:
         )
 
 
+async def _require_fit(session: Session, *, name: str, json_schema: str) -> None:
+    """Raise Conflict when live objects of the type do not fit a schema; the newest are checked, within bounds."""
+    checker, spent = stored_checker(json_schema), 0.0
+    checked, failing, after = 0, list[str](), None
+    while checked < MAX_CHECKED and spent < MAX_SECONDS:
+        rows = await session.rows(queries.OBJECTS_OF_TYPE, {"type": name, "after": after, "limit": CHECKED_AT_ONCE})
+        began = thread_time()
+        failing += [str(row["canonical_id"]) for row in rows if checker.errors(row["properties"])]
+        spent += thread_time() - began
+        checked += len(rows)
+        if len(rows) < CHECKED_AT_ONCE:
+            break
+        after = str(rows[-1]["canonical_id"])
+    if failing:
+        raise Conflict(
+            f"json_schema: {len(failing)} of the {checked} newest objects of type {name} do not fit it; change them, "
+            "or send force to register it anyway: they are checked when they next change.",
+            code="objects_do_not_fit",
+            details={"checked": checked, "failing": len(failing), "objects": failing[:SHOWN]},
+        )
+
+
 async def _apply_multiplicity(session: Session, kind: Kind, name: str) -> None:
     if kind != "relationship":
         return
@@ -170,6 +198,8 @@ async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str
         await _require_sole_user(session, who, kind, name)
         place = {"tenant": who.tenant_id, "type": name}
         if data.status == "active":
+            if kind == "object" and not data.force:
+                await _require_fit(session, name=name, json_schema=found["json_schema"])
             await session.execute(queries.RETIRE[kind], place)
         await session.execute(queries.SET_STATUS[kind], {**place, "version": data.version, "status": data.status})
         await _apply_multiplicity(session, kind, name)

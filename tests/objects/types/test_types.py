@@ -25,7 +25,11 @@ def test_versions_of_a_type(graph: Graph) -> None:
     same = graph.admin.post("/v1/graph/schemas/objects", json={"type": "T", "json_schema": {"type": "object"}})
     assert (same.status_code, same.json()["created"], same.json()["schema"]["version"]) == (200, False, 1)
     old = graph.make("T")
-    second = graph.register("object", "T", json_schema=STRICT, embedding_policy="disabled", fts_enabled=False)
+    strict = {"json_schema": STRICT, "embedding_policy": "disabled", "fts_enabled": False}
+    refused = graph.admin.post("/v1/graph/schemas/objects", json={"type": "T", **strict})
+    assert (refused.status_code, code(refused)) == (409, "objects_do_not_fit")
+    assert refused.json()["error"]["details"] == {"checked": 1, "failing": 1, "objects": [old["canonical_id"]]}
+    second = graph.register("object", "T", **strict, force=True)
     assert second["version"] == 2
     assert graph.agent.post("/v1/graph/objects", json={"type": "T"}).status_code == 422
     # What is there is checked when it next changes, and by a version that is named.
@@ -64,7 +68,7 @@ def test_a_version_that_does_not_count_yet(graph: Graph) -> None:
     later = graph.register("object", "T", json_schema=STRICT, status="retired")
     assert (later["version"], later["status"]) == (2, "retired")
     graph.make("T")
-    graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 2, "status": "active"})
+    graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 2, "status": "active", "force": True})
     assert graph.agent.post("/v1/graph/objects", json={"type": "T"}).status_code == 422
 
 
@@ -226,3 +230,19 @@ def test_checks_of_one_request_give_others_their_turn(monkeypatch: pytest.Monkey
     with pytest.raises(TooLarge) as caught:
         asyncio.run(check())
     assert caught.value.code == "check_too_slow"
+
+
+def test_a_version_that_objects_of_another_project_do_not_fit(graph: Graph) -> None:
+    graph.register("object", "T", json_schema=STRICT)
+    graph.register("object", "T", json_schema={})
+    for n in range(60):
+        graph.make("T", client=graph.other, properties={"x": n})
+    graph.make("T", client=graph.other, key="bare")
+    refused = graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 1, "status": "active"})
+    assert (refused.status_code, code(refused)) == (409, "objects_do_not_fit")
+    details = refused.json()["error"]["details"]
+    assert (details["checked"], details["failing"]) == (61, 1)
+    forced = {"version": 1, "status": "active", "force": True}
+    assert graph.admin.patch("/v1/graph/schemas/objects/T", json=forced).status_code == 200
+    wider = {"type": "T", "json_schema": {"properties": {"x": {"type": "integer"}}}}
+    assert graph.admin.post("/v1/graph/schemas/objects", json=wider).status_code == 201
