@@ -3,8 +3,8 @@
 from alembic import op
 from app.db.functions import remove_functions
 
-revision = "0006_purge_objects"
-down_revision = "0005_deleted_notes"
+revision = "0007_purge_objects"
+down_revision = "0006_deleted_gardens"
 branch_labels = None
 depends_on = None
 
