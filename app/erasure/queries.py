@@ -5,7 +5,7 @@ from sqlalchemy import text
 # Issue a tombstone and hide everything it covers.
 ISSUE_TOMBSTONE = text(
     "SELECT * FROM issue_tombstone(CAST(:id AS uuid), CAST(:entity AS json), CAST(:scopes AS text[]), :reason, :hold, "
-    ":erase, CAST(:erase_at AS timestamptz), :named, :key, CAST(:job AS uuid))"
+    ":erase, :grace, :named, :key, CAST(:job AS uuid))"
 )
 # Revoke a tombstone and restore what no other one hides.
 REVOKE_TOMBSTONE = text(

@@ -16,7 +16,7 @@ class TombstoneCreate(Create, frozen=True, kw_only=True):
     """An entity to hide or erase, everywhere or in some scopes."""
 
     entity: str | UnsetType = UNSET
-    """Name, alias, URI or id. `entity_uri` means the same."""
+    """Name, alias, URI or id; a name that is no entity yet becomes one. `entity_uri` means the same."""
     entity_uri: str | UnsetType = UNSET
     scope: Any = "*"
     """All of them (`*`), or one or a list of agent_private, project_shared, org_shared, public."""
@@ -68,6 +68,8 @@ class TombstoneCreated(Read, frozen=True, kw_only=True):
     job_id: UUID | None
     """The job that erases, if that was asked for; null for a key bound to a project, which follows `erased_at`."""
     hidden: HiddenCount
+    possible_notes: list[UUID]
+    """Up to 100 notes that stay visible, but possibly name it: they have the first and the last word of a name."""
 
 
 class TombstoneList(Read, frozen=True, kw_only=True):

@@ -74,6 +74,8 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
         "searched_for": {"names": bool(report["names"]), "values": report["values"]},
         # Where names and values still occur: in other entities' names, in labels, or in what others wrote.
         "names_left": _remaining(found, "name"),
+        # What was not destroyed, but has the words of a name in another order or with an initial.
+        "possibly_about": _remaining(found, "possible"),
         "values_left": _remaining(found, "value"),
         "outside": OUTSIDE,
         "algorithm": ALGORITHM,
@@ -84,7 +86,7 @@ def _receipt(place: Scope, tombstone_id: str, report: dict[str, Any], public_key
 
 def _remaining(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [
-        {"table": entry["table"], "column": entry["column"], "rows": entry["rows"]}
+        {"table": entry["table"], "column": entry["column"], "rows": entry["rows"], "ids": entry["ids"] or []}
         for entry in found
         if entry["kind"] == kind
     ]

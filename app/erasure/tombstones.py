@@ -1,6 +1,5 @@
 """Use cases of tombstones: hide an entity, hold or erase it, revoke the tombstone, read the receipt."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
 from uuid import UUID
 
@@ -78,24 +77,26 @@ def _entity(data: TombstoneCreate) -> Row:
 async def create_tombstone(session: Session, who: Principal, *, data: TombstoneCreate) -> Outcome[TombstoneCreated]:
     """Hide an entity at once; with `erase` a job destroys it after the grace period.
 
-    The session must be open in the scope of `custodian(who)`.
+    The same request again, while its tombstone is active, returns that one. The session must be open in the scope of
+    `custodian(who)`.
     """
     who = custodian(who)
     arguments = _new_tombstone(who, data)
     await session.execute(queries.NO_TIMEOUT)
     row = await session.row(queries.ISSUE_TOMBSTONE, arguments)
     assert row is not None
-    if row["refused"] is not None:
+    repeated = row["refused"] == "repeated"
+    if row["refused"] is not None and not repeated:
         raise await _refusal(session, who, row)
     session.wake_workers()
-    # A key bound to a project cannot read jobs of the whole tenant; it reads `erased_at` of the tombstone instead.
-    shown_job = UUID(arguments["job"]) if data.erase and who.key_project is None else None
     created = TombstoneCreated(
-        tombstone=await _read(session, who, arguments["id"]),
-        job_id=shown_job,
+        tombstone=await _read(session, who, str(row["tombstone_id"])),
+        # A key bound to a project cannot read jobs of the whole tenant; it reads `erased_at` of the tombstone instead.
+        job_id=row["job_id"] if who.key_project is None else None,
         hidden=HiddenCount(facts=row["facts_hidden"], notes=row["notes_hidden"], objects=row["objects_hidden"]),
+        possible_notes=row["possible"] or [],
     )
-    return Outcome(created)
+    return Outcome(created, created=not repeated)
 
 
 def _new_tombstone(who: Principal, data: TombstoneCreate) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def _new_tombstone(who: Principal, data: TombstoneCreate) -> dict[str, Any]:
         "reason": reason,
         "hold": data.legal_hold,
         "erase": data.erase,
-        "erase_at": datetime.now(UTC) + timedelta(seconds=data.grace_seconds) if data.erase else None,
+        "grace": data.grace_seconds,
         "named": data.notes == "named",
         "key": who.key_id,
         "job": new_id(),

@@ -14,6 +14,12 @@ MAX_PREDICATE = 200
 _URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=\S)")
 SCHEME_ALONE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\s*$")
 ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+# Default_Ignorable_Code_Point of Unicode: zero-width, bidirectional, tag and filler characters, variation selectors.
+# The same as in fold_letters() in SQL.
+IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
 # Characters that show nothing: controls, formats, surrogates, unassigned ones and separators.
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Zs", "Zl", "Zp"})
 
@@ -38,17 +44,23 @@ def last_segment(name: str) -> str:
 
 
 def normalize_entity_name(text: str) -> str:
-    """Return a name in lower case with single spaces, which are hyphens in a URI."""
-    collapsed = _lower(" ".join(text.split()))
+    """Return a name in lower case with single spaces, which are hyphens in a URI; without invisible characters and in
+    compatibility form, so that names that look alike in width or form are one."""
+    collapsed = " ".join(_fold(text).split())
     return collapsed.replace(" ", "-") if is_uri(collapsed) else collapsed
 
 
 def entity_name(text: str, field: str) -> Name:
     """Return the name of an entity or raise BadRequest; a URI is shown as it is compared."""
     _require_text(text, field, limit=MAX_NAME, code="invalid_entity")
-    if SCHEME_ALONE.match(text.strip()):
-        raise BadRequest(f"{field}: a URI needs something after its scheme.", code="invalid_entity")
     norm = normalize_entity_name(text)
+    if SCHEME_ALONE.match(norm):
+        raise BadRequest(f"{field}: a URI needs something after its scheme.", code="invalid_entity")
+    if not norm or len(norm) > MAX_NAME:
+        raise BadRequest(
+            f"{field}: a name must have 1 to {MAX_NAME} visible characters, with compatibility forms written out.",
+            code="invalid_entity",
+        )
     return Name(norm if is_uri(norm) else " ".join(unicodedata.normalize("NFC", text).split()), norm)
 
 
@@ -57,6 +69,15 @@ def predicate_name(text: str, field: str) -> Name:
     _require_text(text, field, limit=MAX_PREDICATE, code="invalid_predicate")
     shown = " ".join(unicodedata.normalize("NFC", text).split())
     return Name(shown, _lower(shown))
+
+
+def _fold(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    # Twice, since the compatibility form of a letter may have another lower case, and be invisible.
+    for _ in range(2):
+        text = unicodedata.normalize("NFKC", IGNORABLE.sub("", text).lower())
+    return text
 
 
 def _lower(text: str) -> str:

@@ -172,6 +172,10 @@ def _warnings(row: Row, settings: PipelineSettings) -> list[HealthWarning]:
     if row["dead"] and not row["revivable"]:
         text = "Dead jobs cannot be requeued: they died again after a repair, or have nothing left to do."
         found.append(HealthWarning(code="dead_jobs_hopeless", message=text))
+    if row["unreachable_names"]:
+        shown = ", ".join(str(entity_id) for entity_id in row["unreachable_names"])
+        text = f"Entities that only their ids reach, since another one has their name; merge or rename them: {shown}."
+        found.append(HealthWarning(code="names_unreachable", message=text))
     spent, budget = row["input_tokens"] + row["output_tokens"], settings.extraction_token_budget
     if budget is not None and spent >= budget:
         found.append(

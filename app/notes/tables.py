@@ -98,6 +98,19 @@ memory_notes = Table(
         # A pending list that one tenant fills in bulk would slow down the searches of all others.
         postgresql_with={"fastupdate": "off"},
     ),
+    # The words of thread ids in ASCII, and the threads that are not; see find_threads.
+    Index(
+        "memory_notes_thread_words_idx",
+        text("lexical_keys(tenant_id, project_id, regexp_split_to_array(lower(thread_id), '(?:%20|[^0-9a-z])+'))"),
+        postgresql_using="gin",
+        postgresql_where=text("thread_id IS NOT NULL"),
+    ),
+    Index(
+        "memory_notes_thread_letters_idx",
+        "tenant_id",
+        "project_id",
+        postgresql_where=text("octet_length(thread_id) <> length(thread_id)"),
+    ),
     Index("memory_notes_derived_idx", "tenant_id", "derived_from", postgresql_where=text("derived_from IS NOT NULL")),
     Index(
         "memory_notes_deleted_idx",
@@ -152,6 +165,7 @@ memory_history = Table(
     ),
     CheckConstraint("event IN ('created', 'updated', 'deleted', 'recovered', 'merged', 'none', 'split')", name="event"),
     Index("memory_history_note_idx", "tenant_id", "note_id", "history_id"),
+    Index("memory_history_changes_idx", "tenant_id", "project_id", postgresql_where=text("event <> 'created'")),
     info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT"},
 )
 

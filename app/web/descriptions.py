@@ -225,6 +225,7 @@ FIELDS: dict[str, str] = {
     "policy": "The decay policy.",
     "policy_id": "Id of the decay policy.",
     "position": "Its place in the thread, from 0; null: none.",
+    "possible_notes": "Up to 100 notes that stay visible, but possibly name it.",
     "predicate": "The predicate.",
     "predicate_id": "Id of the predicate.",
     "predicates": "The predicates of this page.",

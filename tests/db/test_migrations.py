@@ -52,6 +52,40 @@ def test_down_to_base_leaves_no_residue_and_up_again_is_the_same(fresh_database:
     assert query(fresh_database.superuser, SCHEMA) == before
 
 
+def test_names_get_their_new_normal_form_and_collisions_stay_apart(fresh_database: TestDatabase) -> None:
+    migrations.downgrade(fresh_database.superuser, "0006_deleted_gardens")
+    names = ["ａｄａ", "al\u200bice", "alice", "bob", "ｂｏｂ", "c\u200bleo", "ｃleo", "user:Ａ b"]
+    with psycopg.connect(fresh_database.superuser) as connection:
+        connection.execute("INSERT INTO tenants VALUES ('acme', 'acme', now())")
+        connection.execute("INSERT INTO projects VALUES ('acme', 'default', 'd', '{}', now())")
+        for name in names:
+            connection.execute(
+                "WITH made AS (INSERT INTO graph_entities (tenant_id, entity_id, project_id, canonical, "
+                "canonical_norm, created_at, updated_at) VALUES ('acme', gen_random_uuid(), 'default', %(name)s, "
+                "%(name)s, clock_timestamp(), clock_timestamp()) RETURNING entity_id) "
+                "INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, "
+                "created_at) SELECT 'acme', gen_random_uuid(), 'default', entity_id, a, a, now() "
+                "FROM made, unnest(ARRAY['ｘ', 'x\u200b']) a",
+                {"name": name},
+            )
+    migrations.upgrade(fresh_database.superuser)
+    found = query(fresh_database.superuser, "SELECT canonical, canonical_norm FROM graph_entities ORDER BY created_at")
+    assert found == list(
+        zip(names, ["ada", "al\u200bice", "alice", "bob", "ｂｏｂ", "cleo", "ｃleo", "user:a-b"], strict=True)
+    )
+    aliases = query(fresh_database.superuser, "SELECT alias_norm FROM graph_entity_aliases WHERE alias_norm = 'x'")
+    assert len(aliases) == len(names), "of two aliases of one entity one"
+    with psycopg.connect(fresh_database.superuser) as connection:
+        connection.execute("SELECT set_scope('acme', 'default', 'admin', '{}', '')")
+        row = connection.execute("SELECT unreachable_names FROM diagnose_project(0.3, 10, 10)").fetchone()
+        shown = connection.execute(
+            "SELECT canonical FROM graph_entities WHERE entity_id = ANY (%s) ORDER BY created_at", row
+        ).fetchall()
+        jobs = connection.execute("SELECT kind, project_id FROM jobs").fetchall()
+    assert [name for (name,) in shown] == ["al\u200bice", "ｂｏｂ", "ｃleo"]
+    assert jobs == [("reindex", "default")]
+
+
 def test_tables_in_code_and_in_the_database_agree(database: TestDatabase) -> None:
     migrations.check_drift(database.superuser)
 

@@ -7,11 +7,16 @@ import httpx
 import psycopg
 
 
+def issued(admin: httpx.Client, **fields: Any) -> dict[str, Any]:
+    """The whole answer to a new tombstone."""
+    answer = admin.post("/v1/tombstones", json={"reason": "they asked", **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
 def tombstone(admin: httpx.Client, entity: str, **fields: Any) -> dict[str, Any]:
     """A tombstone that is taken."""
-    answer = admin.post("/v1/tombstones", json={"entity": entity, "reason": "they asked", **fields})
-    assert answer.status_code == 201, answer.text
-    return answer.json()["tombstone"]
+    return issued(admin, entity=entity, **fields)["tombstone"]
 
 
 def revoke(admin: httpx.Client, made: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from app.db.catalogue import tenant_rules
 from app.db.rls import Rule
 from app.db.schema import load_metadata
 from tests.conftest import Tenancy, TestDatabase
-from tests.erasure.shared import revoke, tombstone
+from tests.erasure.shared import issued, revoke, tombstone
 from tests.facts.shared import body, entity, error, fact, history, ids, listed, new, note, predicate, read, year
 
 # Written by the acts themselves, whatever they are about.
@@ -189,9 +189,50 @@ def test_a_broken_request_is_refused(
     assert visible(database) == before
 
 
+def test_an_author_who_is_no_entity_can_be_hidden(robin: httpx.Client, admin: httpx.Client) -> None:
+    name = new("Quentin")
+    written = note(robin, author=name)
+    told = note(robin, content=f"we met {name} in the park")
+    other = note(robin, author=new("Quentin"))
+    made = issued(admin, entity=name)
+    assert made["hidden"] == {"facts": 0, "notes": 2, "objects": 0}
+    assert made["tombstone"]["entity"] == name
+    for hidden in (written, told):
+        assert error(robin.get(f"/v1/notes/{hidden}")) == (404, "note_not_found")
+    assert error(robin.get(f"/v1/entities/{name}")) == (404, "entity_not_found")
+    assert robin.get(f"/v1/notes/{other}").status_code == 200
+    # What is written about it from now on is accepted and hidden at once.
+    fact(robin, name, new("p"), "x")
+    assert listed(robin, entity=name) == []
+    revoke(admin, made["tombstone"])
+    assert robin.get(f"/v1/notes/{written}").status_code == robin.get(f"/v1/notes/{told}").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["Bo", "Will", "李"])
+def test_an_author_with_a_short_or_common_name_can_be_hidden(
+    name: str, robin: httpx.Client, admin: httpx.Client
+) -> None:
+    written = note(robin, author=name)
+    made = tombstone(admin, name)
+    assert error(robin.get(f"/v1/notes/{written}")) == (404, "note_not_found")
+    revoke(admin, made)
+
+
+def test_the_same_request_again_returns_the_same_tombstone(world: World, admin: httpx.Client) -> None:
+    sent = {"entity": world.name, "reason": "rtbf", "erase": True, "grace_seconds": 3600}
+    first = issued(admin, **sent)
+    again = admin.post("/v1/tombstones", json=sent)
+    assert (again.status_code, again.json()) == (200, first)
+    for change in ({"reason": "another"}, {"grace_seconds": 7200}, {"notes": "linked"}, {"scope": "public"}):
+        other = admin.post("/v1/tombstones", json={**sent, **change})
+        assert error(other) == (409, "tombstone_already_exists"), change
+    revoke(admin, first["tombstone"])
+    assert issued(admin, **sent)["tombstone"]["tombstone_id"] != first["tombstone"]["tombstone_id"]
+
+
 def test_what_is_not_there_cannot_be_forgotten(world: World, admin: httpx.Client) -> None:
-    assert error(admin.post("/v1/tombstones", json={"entity": new(), "reason": "r"})) == (404, "entity_not_found")
     missing = str(uuid4())
+    assert error(admin.post("/v1/tombstones", json={"entity": missing, "reason": "r"})) == (404, "entity_not_found")
     for method, path, sent in (
         ("GET", "", None),
         ("GET", "/receipt", None),

@@ -46,8 +46,8 @@ BEGIN
       AND (contains_ids(concat_ws(' ', r.request, r.context, r.results), p_ids)
            OR (r.project_id = v_project
                AND (json_matches(r.request, p_pattern) OR json_matches(r.request, p_values)
-                    OR btrim(fold_name(r.request ->> 'entity'), E' \t\n\r\u00A0') = ANY (p_names)
-                    OR btrim(fold_name(r.request ->> 'entity_uri'), E' \t\n\r\u00A0') = ANY (p_names))));
+                    OR name_key(r.request ->> 'entity') = ANY (p_names)
+                    OR name_key(r.request ->> 'entity_uri') = ANY (p_names))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('recall_traces', v_count);
     RETURN v_counts;

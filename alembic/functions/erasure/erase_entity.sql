@@ -20,6 +20,7 @@ DECLARE
     v_refused text;
     v_entities uuid[] := '{}';
     v_pattern text;
+    v_possible text;
     v_names text[];
     v_facts uuid[];
     v_notes uuid[];
@@ -48,7 +49,7 @@ BEGIN
 
     -- Find: what was written since the tombstone belongs to it too.
     IF v_tombstone.named THEN
-        PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes);
+        PERFORM link_mentions(v_tenant, v_project, v_tombstone.entity_id, v_tombstone.scopes, true);
     END IF;
     PERFORM link_holds(v_tenant, v_project);
     SELECT d.facts, d.notes INTO v_facts, v_notes
@@ -61,7 +62,8 @@ BEGIN
         RETURN;
     END IF;
     IF v_tombstone.scopes IS NULL THEN
-        v_pattern := name_pattern(v_tenant, v_tombstone.entity_id);
+        SELECT p.certain, p.possible INTO v_pattern, v_possible
+        FROM name_patterns(v_tenant, v_tombstone.entity_id) p;
         SELECT n.entities, n.names INTO v_entities, v_names FROM find_names(v_tenant, v_tombstone.entity_id) n;
     END IF;
     v_ids := v_facts || v_notes || v_objects || v_relationships || v_entities
@@ -95,8 +97,8 @@ BEGIN
 
     -- Prove: search every column of every table.
     SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'table', r.table_name, 'column', r.column_name,
-                                                 'rows', r.hits)), '[]')
-    INTO v_left FROM find_residue(v_tenant, v_ids, v_pattern, v_values) r;
+                                                 'rows', r.hits, 'ids', r.ids)), '[]')
+    INTO v_left FROM find_residue(v_tenant, v_ids, v_pattern, v_possible, v_values) r;
     IF v_left @> '[{"kind": "id"}]' THEN
         RAISE EXCEPTION 'erasure left rows behind: %', v_left;
     END IF;

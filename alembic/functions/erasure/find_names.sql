@@ -1,4 +1,4 @@
--- Returns an entity with those merged into it, and all their names as fold_name spells them.
+-- Returns an entity with those merged into it, and all their names as name_key compares them.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_names(p_tenant text, p_entity uuid, OUT entities uuid[], OUT names text[])
 LANGUAGE plpgsql STABLE
@@ -8,10 +8,14 @@ BEGIN
         SELECT e.entity_id FROM graph_entities e
         WHERE e.tenant_id = p_tenant AND (e.entity_id = p_entity OR e.merged_into = p_entity));
     names := ARRAY(
-        SELECT fold_name(e.canonical_norm) FROM graph_entities e
-        WHERE e.tenant_id = p_tenant AND e.entity_id = ANY (entities)
-        UNION
-        SELECT fold_name(a.alias_norm) FROM graph_entity_aliases a
-        WHERE a.tenant_id = p_tenant AND a.entity_id = ANY (entities));
+        SELECT DISTINCT name_key(n.name)
+        FROM (
+            SELECT unnest(ARRAY[e.canonical, e.canonical_norm]) AS name FROM graph_entities e
+            WHERE e.tenant_id = p_tenant AND e.entity_id = ANY (entities)
+            UNION ALL
+            SELECT unnest(ARRAY[a.alias, a.alias_norm]) FROM graph_entity_aliases a
+            WHERE a.tenant_id = p_tenant AND a.entity_id = ANY (entities)
+        ) n
+        WHERE name_key(n.name) <> '');
 END
 $$;

@@ -1,28 +1,28 @@
--- Records what names an entity in these scopes (NULL: all), beside what is known to be about it: notes by their text,
--- author, thread, tags or earlier versions, and notes derived from those; facts by their value; documents by their
--- metadata and content; objects and relationships by any version. Objects without a project are left out, since all
--- projects share them.
+-- Records what names an entity in these scopes (NULL: all), beside what is known to be about it: notes (see
+-- find_named_notes) and those derived from them; facts by their value or by an entity of the same name; documents by
+-- their metadata and content; objects and relationships by any version. Objects without a project are left out, since
+-- all projects share them. Returns up to 100 notes that only possibly name it (see name_patterns), which are not
+-- recorded. With p_all every text is read instead of using the index of search.
 -- Runs with the rights of its caller.
-CREATE OR REPLACE FUNCTION link_mentions(p_tenant text, p_project text, p_entity uuid, p_scopes text[])
-RETURNS void
+CREATE OR REPLACE FUNCTION link_mentions(
+    p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_all boolean DEFAULT false)
+RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan
+SET jit = off
 AS $$
 DECLARE
-    v_pattern text := name_pattern(p_tenant, p_entity);
+    v_certain text;
+    v_notes uuid[];
+    v_possible uuid[];
     v_now timestamptz := clock_timestamp();
 BEGIN
+    SELECT p.certain INTO v_certain FROM name_patterns(p_tenant, p_entity) p;
+    SELECT n.certain, n.possible INTO v_notes, v_possible
+    FROM find_named_notes(p_tenant, p_project, p_entity, p_scopes, p_all) n;
     INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
     SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
-    FROM memory_notes n
-    WHERE n.tenant_id = p_tenant AND n.project_id = p_project AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
-      AND (fold_name(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' ')))
-               ~ v_pattern
-           OR EXISTS (SELECT FROM memory_history h
-                      WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
-                        AND (fold_name(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before))
-                             ~ v_pattern
-                            OR json_matches(h.before, v_pattern))))
+    FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = ANY (v_notes)
     ON CONFLICT DO NOTHING;
     WITH RECURSIVE derived AS (
         SELECT n.note_id FROM note_entity_mentions m
@@ -41,38 +41,35 @@ BEGIN
     SELECT p_tenant, p_project, d.document_id, p_entity, v_now
     FROM documents d
     WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
-      AND (fold_name(concat_ws(' ', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ' ')))
-               ~ v_pattern
-           -- In URLs the words of a name are joined by separators.
-           OR fold_name(regexp_replace(d.source_url, '%20|[-_+./=]', ' ', 'g')) ~ v_pattern
-           OR fold_name(spelled_bytes(d.raw_content)) ~ v_pattern)
+      AND (fold_name(concat_ws(',,', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ',,')))
+               ~ v_certain
+           OR fold_name(spelled_bytes(d.raw_content)) ~ v_certain)
     ON CONFLICT DO NOTHING;
     INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
     SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
     FROM graph_facts f
-    WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
-      AND f.object_value IS NOT NULL AND f.subject_entity_id <> p_entity
-      AND fold_name(f.object_value) ~ v_pattern
+    WHERE f.tenant_id = p_tenant
+      AND f.fact_id = ANY (find_named_facts(p_tenant, p_project, p_entity, p_scopes, p_all))
     ON CONFLICT DO NOTHING;
     IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
         INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
         SELECT DISTINCT p_tenant, p_project, x.canonical_id, p_entity, v_now
         FROM (
-            SELECT o.canonical_id, o.properties, o.evidence, concat_ws(' ', o.type, o.subtype, o.key, o.title, o.status,
-                       array_to_string(o.labels, ' '), o.properties, o.evidence) AS content
+            SELECT o.canonical_id, o.properties, o.evidence,
+                   concat_ws(',,', o.type, o.subtype, o.key, o.title, o.status, array_to_string(o.labels, ',,'),
+                             o.properties, o.evidence) AS content
             FROM graph_object_versions o WHERE o.tenant_id = p_tenant AND o.project_id = p_project
             UNION ALL
             SELECT r.canonical_id, r.properties, r.evidence,
-                   concat_ws(' ', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
+                   concat_ws(',,', r.type, r.role_src, r.role_dst, r.properties, r.evidence)
             FROM graph_relationship_versions r WHERE r.tenant_id = p_tenant AND r.project_id = p_project
         ) x
         -- In the JSON text, so that names of fields count too; values that JSON escapes are decoded.
-        WHERE fold_name(x.content) ~ v_pattern
-           -- In keys, URLs and type names the words of a name are joined by separators.
-           OR fold_name(regexp_replace(x.content, '%20|[-_+./=:,;#@&|\\]+', ' ', 'g')) ~ v_pattern
+        WHERE fold_name(x.content) ~ v_certain
            OR (position('\' IN x.content) > 0
-               AND (json_matches(x.properties, v_pattern) OR json_matches(x.evidence, v_pattern)))
+               AND (json_matches(x.properties, v_certain) OR json_matches(x.evidence, v_certain)))
         ON CONFLICT DO NOTHING;
     END IF;
+    RETURN v_possible;
 END
 $$;

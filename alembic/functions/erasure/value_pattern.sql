@@ -9,6 +9,7 @@ AS $$
         SELECT regexp_replace(fold_name(f.object_value), '([][\\.^$*+?(){}|-])', '\\\1', 'g') AS quoted
         FROM graph_facts f
         WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_facts) AND length(f.object_value) BETWEEN 8 AND 100
+          AND length(fold_name(f.object_value)) >= 8
           AND p_entity IN (f.subject_entity_id, f.object_entity_id)
         ORDER BY f.created_at DESC LIMIT 50
     ) v

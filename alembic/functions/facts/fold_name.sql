@@ -1,8 +1,14 @@
--- A text in the form in which names are searched: lower case, composed, with one sigma and without the dot above i.
+-- A text in the form in which names are searched: its letters as search folds them (see fold_letters), in lower case.
 -- Texts and names must both be folded, because Python and PostgreSQL do not lower all letters alike.
 CREATE OR REPLACE FUNCTION fold_name(p_text text)
 RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-    SELECT replace(replace(normalize(lower(p_text)), 'ς', 'σ'), U&'i\0307', 'i')
+BEGIN
+    IF octet_length(p_text) = length(p_text) THEN
+        RETURN lower(p_text);
+    END IF;
+    -- Lower case twice: compatibility forms without a lower case of their own have capitals once they are folded.
+    RETURN replace(lower(fold_letters(lower(p_text))), 'ς', 'σ');
+END
 $$;

@@ -10,7 +10,7 @@ RETURNS TABLE (
     revivable bigint, long_leases bigint, stale_leases bigint, notes bigint, deleted bigint, expired bigint,
     unindexed bigint, sampled bigint, stale bigint, embedding boolean, units bigint, vectors bigint, queued bigint,
     calls bigint, succeeded bigint, recoveries bigint, extractions bigint, graph_facts boolean, lost_links bigint,
-    input_tokens bigint, output_tokens bigint)
+    input_tokens bigint, output_tokens bigint, unreachable_names uuid[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan
@@ -47,6 +47,14 @@ BEGIN
     SELECT coalesce(sum(u.input_tokens), 0), coalesce(sum(u.output_tokens), 0) INTO input_tokens, output_tokens
     FROM llm_usage u
     WHERE u.tenant_id = v_tenant AND u.project_id = v_project AND u.day >= budget_period_start(v_period);
+    -- Entities from before names were compared in compatibility form, whose name another one has now.
+    unreachable_names := ARRAY(
+        SELECT e.entity_id FROM graph_entities e
+        WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.suppression = 0 AND e.merged_into IS NULL
+          AND octet_length(e.canonical_norm) <> length(e.canonical_norm)
+          AND (e.canonical_norm IS NOT NFKC NORMALIZED
+               OR e.canonical_norm ~ format('[%s]', ignorable_characters()))
+        ORDER BY e.entity_id LIMIT 20);
     RETURN NEXT;
 END
 $$;

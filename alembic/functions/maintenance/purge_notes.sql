@@ -48,7 +48,8 @@ BEGIN
         END IF;
         CONTINUE WHEN documents >= p_limit;
         -- A document is kept while one of its notes is protected, or its fields name an entity under legal hold.
-        SELECT string_agg(name_pattern(v_tenant, t.entity_id), '|') INTO v_patterns FROM tombstones t
+        SELECT string_agg(p.certain, '|') INTO v_patterns FROM tombstones t
+        CROSS JOIN LATERAL name_patterns(v_tenant, t.entity_id) p
         WHERE t.tenant_id = v_tenant AND t.project_id = v_project AND t.legal_hold AND t.named
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = v_tenant AND r.tombstone_id = t.tombstone_id);
@@ -57,7 +58,7 @@ BEGIN
             WHERE d.tenant_id = v_tenant AND d.project_id = v_project AND d.deleted_at < p_before
               AND d.suppression = 0
               AND (v_patterns IS NULL
-                   OR fold_name(concat_ws(' ', d.title, d.author, d.source_url, array_to_string(d.tags, ' ')))
+                   OR fold_name(concat_ws(',,', d.title, d.author, d.source_url, array_to_string(d.tags, ',,')))
                       !~ v_patterns)
               AND NOT EXISTS (
                   SELECT FROM document_notes x

@@ -41,7 +41,8 @@ BEGIN
                      AND (d.suppression <> 0 OR o.suppression <> 0))));
     -- Notes that name the entity but were written after the hold was issued have no mention yet.
     FOR v_hold IN
-        SELECT t.scopes, name_pattern(p_tenant, t.entity_id) AS pattern FROM tombstones t
+        SELECT t.scopes, p.certain AS pattern FROM tombstones t
+        CROSS JOIN LATERAL name_patterns(p_tenant, t.entity_id) p
         WHERE t.tenant_id = p_tenant AND t.project_id = p_project AND t.legal_hold AND t.named
           AND NOT EXISTS (SELECT FROM tombstone_revocations r
                           WHERE r.tenant_id = p_tenant AND r.tombstone_id = t.tombstone_id)
@@ -50,11 +51,11 @@ BEGIN
             SELECT n.note_id FROM memory_notes n
             WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes) AND n.note_id <> ALL (v_protected)
               AND (v_hold.scopes IS NULL OR n.scope = ANY (v_hold.scopes))
-              AND (fold_name(concat_ws(' ', n.content, n.author, n.thread_id, array_to_string(n.tags, ' ')))
+              AND (fold_name(concat_ws(',,', n.content, n.author, n.thread_id, array_to_string(n.tags, ',,')))
                        ~ v_hold.pattern
                    OR EXISTS (SELECT FROM memory_history h
                               WHERE h.tenant_id = p_tenant AND h.note_id = n.note_id
-                                AND (fold_name(concat_ws(' ', h.old_content, h.new_content, h.reason, h.before))
+                                AND (fold_name(concat_ws(',,', h.old_content, h.new_content, h.reason, h.before))
                                      ~ v_hold.pattern
                                     OR json_matches(h.before, v_hold.pattern)))));
     END LOOP;

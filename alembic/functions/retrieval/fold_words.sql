@@ -1,25 +1,22 @@
--- Returns a text as it is indexed: letters without accents, compatibility forms as common ones, and in scripts without
--- spaces every character and every pair of characters (in a query only the pairs, which are more specific). ASCII is
--- returned as it is.
+-- Returns a text as it is indexed: letters as fold_letters has them; the words of addresses, paths, host names and tags,
+-- which the parser of text search takes for one word or ignores (not in a query); and in scripts without spaces every
+-- character and every pair of characters (in a query only the pairs, which are more specific).
 CREATE OR REPLACE FUNCTION fold_words(p_text text, p_query boolean DEFAULT false)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    -- Thai, Lao, Burmese, Khmer; kana, Chinese characters and Hangul.
-    v_unspaced text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff'
-        '\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff';
-    v_text text;
+    v_unspaced text := unspaced_letters();
+    v_joined text := '<[[:alpha:]/!?][^<>]*>'
+        '|\S*(?:[[:alpha:]][@./\\%]+[[:alnum:]]|[[:alnum:]][@./\\%]+[[:alpha:]]|[<&~/][[:alpha:]])\S*';
+    v_text text := fold_letters(p_text);
 BEGIN
-    IF octet_length(p_text) = length(p_text) THEN
-        RETURN p_text;
+    IF NOT p_query AND v_text ~ v_joined THEN
+        v_text := v_text || ' ' || (
+            SELECT string_agg(regexp_replace(m.part[1], '%20|[^[:alnum:]]+', ' ', 'g'), ' ')
+            FROM regexp_matches(v_text, v_joined, 'g') m(part));
     END IF;
-    -- Only marks of Latin and Greek letters are removed: in other scripts they change the letter.
-    v_text := regexp_replace(normalize(p_text, NFKD), '([A-Za-z\u0370-\u03ff])[\u0300-\u036f]+', '\1', 'g');
-    v_text := translate(v_text, 'øØłŁđĐħĦıς', 'oOlLdDhHiσ');
-    v_text := replace(replace(replace(replace(v_text, 'ß', 'ss'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe');
-    v_text := normalize(v_text, NFKC);
-    IF v_text !~ ('[' || v_unspaced || ']') THEN
+    IF octet_length(v_text) = length(v_text) OR v_text !~ ('[' || v_unspaced || ']') THEN
         RETURN v_text;
     END IF;
     RETURN (

@@ -1,5 +1,6 @@
 """Entities over HTTP: created once for all spellings, found by every name, merged with all their facts."""
 
+import sys
 from typing import Any
 from uuid import uuid4
 
@@ -7,7 +8,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.facts.names import is_uri, last_segment, normalize_entity_name
+from app.facts.names import IGNORABLE, is_uri, last_segment, normalize_entity_name
 from tests.conftest import TestDatabase
 from tests.facts.shared import (
     body,
@@ -81,6 +82,12 @@ def test_an_entity_tells_how_many_facts_and_notes_are_about_it(robin: httpx.Clie
         ("  Two   Words {} ", "two\u00a0words\t{}"),
         ("J\u030cane {}", "\u01f0ane {}"),
         ("user:Alice Smith {}", " USER:alice   smith {}"),
+        ("Alice {}", "Ａｌｉｃｅ {}"),
+        ("Alice {}", "Al\u200bi\u00adce {}\ufeff"),
+        ("Alice {}", "\u202eAlice\u2066 {}"),
+        ("Alice {}", "Alice\U000e0041\U000e007f {}"),
+        ("Alice {}", "𝐀𝐥𝐢𝐜𝐞\ufe0f {}"),
+        ("user:Alice Smith {}", "user\u200b：alice smith {}"),
     ],
 )
 def test_spellings_of_one_name_are_one_entity(robin: httpx.Client, first: str, second: str) -> None:
@@ -94,6 +101,26 @@ def test_spellings_of_one_name_are_one_entity(robin: httpx.Client, first: str, s
 @pytest.mark.parametrize("name", ["J\u030c", "İstanbul", "ΟΔΟΣ", "H\u0331 x", "ẞ", "user: x", "a:B c"])
 def test_a_normal_form_is_its_own_normal_form(name: str) -> None:
     assert normalize_entity_name(normalize_entity_name(name)) == normalize_entity_name(name)
+
+
+def test_invisible_characters_are_the_same_in_python_and_in_the_database(superuser: Superuser) -> None:
+    found = superuser.execute(
+        "SELECT array_agg(c) AS codes FROM generate_series(1, 1114111) c "
+        "WHERE c NOT BETWEEN 55296 AND 57343 AND chr(c) ~ format('[%s]', ignorable_characters())"
+    ).fetchone()
+    assert found is not None
+    assert found["codes"] == [code for code in range(1, sys.maxunicode + 1) if IGNORABLE.match(chr(code))]
+
+
+def test_every_normal_form_is_stable() -> None:
+    codes = (code for code in range(1, sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
+    forms = {normalize_entity_name(f"a{chr(code)}B") for code in codes}
+    assert [form for form in forms if normalize_entity_name(form) != form or IGNORABLE.search(form)] == []
+
+
+@pytest.mark.parametrize("name", ["\u200b\ufeff", "\u3164", "user:\u200b", "ﷺ" * 100])
+def test_a_name_without_visible_characters_is_refused(robin: httpx.Client, name: str) -> None:
+    assert error(robin.post("/v1/entities", json={"canonical": name})) == (400, "invalid_entity")
 
 
 def test_a_name_keeps_its_first_spelling(robin: httpx.Client) -> None:
