@@ -9,12 +9,25 @@ from app.errors import Forbidden
 from app.facts import queries
 from app.facts.names import normalize_entity_name
 from app.facts.schemas import TombstoneNotice
-from app.read_context import look_back, parse_as_of
+from app.read_context import ReadContext, look_back, parse_as_of
 
-__all__ = ["EVERYTHING", "HELD", "hold_notices", "look_back", "parse_as_of"]
+__all__ = ["EVERYTHING", "HELD", "check_held", "hold_notices", "look_back", "parse_as_of"]
 
 HELD = 2
 EVERYTHING = "*"
+
+
+async def check_held(db: Database, context: ReadContext, *, about: list[UUID], **read: list[UUID]) -> None:
+    """Record a read of notes, objects or relationships under legal hold in the audit log, if there are any.
+
+    `about` has their ids, and those of the ends of relationships. Raise Forbidden as `hold_notices` does.
+    """
+    if not about:
+        return
+    place = {"tenant": context.who.tenant_id, "ids": [str(item) for item in about]}
+    found = await db.query(context.who, queries.HELD_ENTITIES, place)
+    entities = {(row["entity_id"], None) for row in found}
+    await hold_notices(db, context.who, entities=entities, denied=context.hold_denied, **read)
 
 
 async def hold_notices(

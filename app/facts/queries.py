@@ -333,6 +333,18 @@ CLOSINGS = text(
 )
 
 
+# The entities under legal hold that notes, objects or relationships name or stand for.
+HELD_ENTITIES = """
+    SELECT e.entity_id FROM note_entity_mentions m
+    JOIN graph_entities e ON e.tenant_id = %(tenant)s AND e.entity_id = m.entity_id
+    WHERE m.tenant_id = %(tenant)s AND m.note_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL
+    UNION
+    SELECT e.entity_id FROM object_entity_mentions m
+    JOIN graph_entities e ON e.tenant_id = %(tenant)s AND e.entity_id = m.entity_id
+    WHERE m.tenant_id = %(tenant)s AND m.canonical_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL
+    UNION
+    SELECT e.entity_id FROM graph_entities e
+    WHERE e.tenant_id = %(tenant)s AND e.object_canonical_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL"""
 # The active legal holds on these entities in these scopes (NULL: any).
 HOLDS = """
     SELECT t.tombstone_id, t.entity_id, t.entity, t.created_at FROM tombstones t

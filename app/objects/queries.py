@@ -110,7 +110,8 @@ def multiplicity_violated(side: str, name: str) -> BadRequest:
 def select_version_at(kind: Kind) -> str:
     """Return the query for the version at a time, on the project's branch or the shared one."""
     return (
-        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.written_by, v.version_id = h.version_id AS is_head "
+        f"SELECT {_columns(kind, 'v')}, v.suppression, v.supersedes_id, v.written_by, "
+        "v.version_id = h.version_id AS is_head "
         f"FROM graph_{kind}_versions n "
         f"JOIN graph_{kind}_versions v ON v.tenant_id = %(tenant)s AND v.canonical_id = n.canonical_id "
         f"JOIN graph_{kind}s h ON h.tenant_id = %(tenant)s AND h.canonical_id = v.canonical_id "
@@ -176,7 +177,8 @@ def select_heads_at(kind: Kind, *, given: set[str]) -> str:
     if "properties" in given:
         conditions.append("v.properties @> %(properties)s::jsonb")
     return (
-        f"SELECT {_columns(kind, 'v')}, v.supersedes_id, v.written_by, v.version_id = h.version_id AS is_head "
+        f"SELECT {_columns(kind, 'v')}, v.suppression, v.supersedes_id, v.written_by, "
+        "v.version_id = h.version_id AS is_head "
         f"FROM graph_{kind}s h CROSS JOIN LATERAL (SELECT v.* FROM graph_{kind}_versions v "
         "WHERE v.tenant_id = %(tenant)s AND v.canonical_id = h.canonical_id AND v.branch_id = h.branch_id "
         "AND v.created_at <= %(as_of)s ORDER BY v.version DESC LIMIT 1) v "

@@ -32,7 +32,7 @@ from app.paging import Page
 from app.read_context import ReadContext
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",))
 WRITE = Access(work="write", scopes=("graph:write",))
@@ -84,6 +84,7 @@ async def create_batch(
 async def list_objects(
     db: Db,
     who: Who,
+    hold_denied: HoldDenied,
     cursors: Cursors,
     of_type: OfType = None,
     subtype: Annotated[str | None, QueryParameter(max_length=128)] = None,
@@ -124,7 +125,7 @@ async def list_objects(
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
         raise BadRequest("deleted: cannot be combined with label or properties, which only search live objects.")
     page = Page(cursors, who, "objects", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
-    context = ReadContext.of(who, as_of=known, held=False)
+    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await service.list_objects(db, context, filters=filters, page=page)
 
 
@@ -156,6 +157,7 @@ def _contained(text: str | None) -> str | None:
 async def get_object(
     db: Db,
     who: Who,
+    hold_denied: HoldDenied,
     object_id: FromPath[UUID],
     branch_id: OnBranch = None,
     as_of: AsOf = None,
@@ -163,7 +165,7 @@ async def get_object(
 ) -> Response[ObjectRead]:
     """The canonical id reads the object as it is now, or with `as_of` as it was then. The id of an earlier version
     reads that version."""
-    context = ReadContext.of(who, as_of=_parse_as_of(as_of, branch_id), held=False)
+    context = ReadContext.of(who, as_of=_parse_as_of(as_of, branch_id), hold_denied=hold_denied)
     return _tagged(
         await service.get_object(db, context, object_id=object_id, branch_id=branch_id, deleted=include_deleted)
     )
@@ -249,6 +251,7 @@ async def create_relationship(
 async def list_relationships(
     db: Db,
     who: Who,
+    hold_denied: HoldDenied,
     cursors: Cursors,
     of_type: OfType = None,
     src_id: Annotated[UUID | None, QueryParameter(description="Only from this object.")] = None,
@@ -270,7 +273,7 @@ async def list_relationships(
         "deleted": deleted,
     }
     page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
-    context = ReadContext.of(who, as_of=known, held=False)
+    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await relationships.list_relationships(db, context, filters=filters, page=page)
 
 
@@ -281,11 +284,16 @@ async def list_relationships(
     tags=["relationships"],
 )
 async def get_relationship(
-    db: Db, who: Who, relationship_id: FromPath[UUID], as_of: AsOf = None, include_deleted: Deleted = False
+    db: Db,
+    who: Who,
+    hold_denied: HoldDenied,
+    relationship_id: FromPath[UUID],
+    as_of: AsOf = None,
+    include_deleted: Deleted = False,
 ) -> Response[RelationshipRead]:
     """The canonical id reads the relationship as it is now, or with `as_of` as it was then. The id of an earlier
     version reads that version."""
-    context = ReadContext.of(who, as_of=parse_as_of(as_of), held=False)
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied)
     return _tagged(
         await relationships.get_relationship(db, context, relationship_id=relationship_id, deleted=include_deleted)
     )

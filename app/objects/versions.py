@@ -13,7 +13,7 @@ from app.audit import events as audit
 from app.branches.service import Branches, find_branches
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound
-from app.facts.as_of import look_back
+from app.facts.as_of import HELD, check_held, look_back
 from app.objects import queries
 from app.objects.content import require_writer
 from app.objects.diff import encode_canonical, is_elided, merge_patch, same, summarize
@@ -26,7 +26,17 @@ from app.telemetry.metrics import CHANGE_PATHS, CHANGE_SUMMARY_BYTES, CHANGES_TR
 
 IDS = ("branch_id", "canonical_id", "src_id", "dst_id", "supersedes_id")
 # Columns that are no field of a response.
-INTERNAL = frozenset({"version_id", "given_version", "given_id", "given_branch", "change_summary", "requested_schema"})
+INTERNAL = frozenset(
+    {
+        "version_id",
+        "given_version",
+        "given_id",
+        "given_branch",
+        "change_summary",
+        "requested_schema",
+        "suppression",
+    }
+)
 # Fields beside the properties whose change makes a version and is shown in its summary.
 FIELDS: dict[Kind, tuple[str, ...]] = {
     "object": ("subtype", "key", "title", "status", "labels", "effective_from", "effective_to", "evidence"),
@@ -310,7 +320,14 @@ async def _read_version_at(db: Database, context: ReadContext, kind: Kind, *, it
     found = await look_back(db, who, queries.select_version_at(kind), given)
     if not found or (found[0]["deleted_at"] is not None and not deleted):
         raise not_found(kind)
+    await _check_held(db, context, kind, found)
     return found[0]
+
+
+async def _check_held(db: Database, context: ReadContext, kind: Kind, rows: list[Row]) -> None:
+    held = [row for row in rows if row["suppression"] == HELD]
+    about = [row[name] for row in held for name in ("canonical_id", "src_id", "dst_id") if name in row]
+    await check_held(db, context, about=about, **{f"{kind}_ids": [row["canonical_id"] for row in held]})
 
 
 async def list_heads(
@@ -338,7 +355,9 @@ async def list_heads(
             return page.cut(found, key=lambda row: [str(row["canonical_id"])])
     past = {**params, "project": require_project(who), "as_of": context.as_of}
     found = await look_back(db, who, queries.select_heads_at(kind, given=given), past)
-    return page.cut(found, key=lambda row: [str(row["canonical_id"])])
+    rows, next_cursor = page.cut(found, key=lambda row: [str(row["canonical_id"])])
+    await _check_held(db, context, kind, rows)
+    return rows, next_cursor
 
 
 async def list_versions(

@@ -436,3 +436,41 @@ def test_writers_who_meet_tombstones_and_erasures(
     assert bad == []
     with psycopg.connect(database.superuser) as connection:
         assert connection.execute(OUT_OF_STEP.encode()).fetchall() == []
+
+
+def test_administrators_read_held_objects_at_a_past_time_and_it_is_on_record(
+    robin: httpx.Client, admin: httpx.Client, database: TestDatabase
+) -> None:
+    name = new("Held")
+    entity(robin, name)
+
+    def post(path: str, **fields: Any) -> dict[str, Any]:
+        answer = robin.post(path, json=fields)
+        assert answer.status_code == 201, answer.text
+        return next(value for value in answer.json().values() if isinstance(value, dict) and "canonical_id" in value)
+
+    about = post("/v1/graph/objects", type="Decision", title=f"about {name}", properties={"x": 1})["canonical_id"]
+    other = post("/v1/graph/objects", type="Decision", title=new("other"), properties={"x": 2})["canonical_id"]
+    edge = post("/v1/graph/relationships", type="decides", src_id=other, dst_id=about)["canonical_id"]
+    hold = tombstone(admin, name, legal_hold=True)
+    then = {"as_of": now(database)}
+    paths = {"object_ids": f"/v1/graph/objects/{about}", "relationship_ids": f"/v1/graph/relationships/{edge}"}
+    for path in paths.values():
+        assert robin.get(path, params=then).status_code == admin.get(path).status_code == 404
+        assert admin.get(path, params=then).status_code == 200
+    listed_objects = admin.get("/v1/graph/objects", params={**then, "type": "Decision", "limit": 200}).json()["objects"]
+    assert about in {item["canonical_id"] for item in listed_objects}
+    seen = robin.get("/v1/graph/objects", params={**then, "type": "Decision", "limit": 200}).json()["objects"]
+    assert about not in {item["canonical_id"] for item in seen}
+    deadline = time.monotonic() + 60
+    found: list[dict[str, Any]] = []
+    while len(found) < 3 and time.monotonic() < deadline:
+        found = [
+            event["details"]
+            for event in events(admin, event_type="fact_read")
+            if hold["tombstone_id"] in event["details"]["tombstone_ids"]
+        ]
+        time.sleep(0.1)
+    assert [event["object_ids"] for event in found if "object_ids" in event] == [[about], [about]]
+    assert [event["relationship_ids"] for event in found if "relationship_ids" in event] == [[edge]]
+    revoke(admin, hold)
