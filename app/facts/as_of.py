@@ -26,7 +26,7 @@ async def check_held(db: Database, context: ReadContext, *, about: list[UUID], *
         return
     place = {"tenant": context.who.tenant_id, "ids": [str(item) for item in about]}
     found = await db.query(context.who, queries.HELD_ENTITIES, place)
-    entities = {(row["entity_id"], None) for row in found}
+    entities: set[tuple[UUID, str | None]] = {(row["entity_id"], None) for row in found}
     await hold_notices(db, context.who, entities=entities, denied=context.hold_denied, **read)
 
 
