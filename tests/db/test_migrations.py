@@ -53,7 +53,7 @@ def test_down_to_base_leaves_no_residue_and_up_again_is_the_same(fresh_database:
 
 
 def test_names_get_their_new_normal_form_and_collisions_stay_apart(fresh_database: TestDatabase) -> None:
-    migrations.downgrade(fresh_database.superuser, "0006_deleted_gardens")
+    migrations.downgrade(fresh_database.superuser, "0007_purge_objects")
     names = ["ａｄａ", "al\u200bice", "alice", "bob", "ｂｏｂ", "c\u200bleo", "ｃleo", "user:Ａ b"]
     with psycopg.connect(fresh_database.superuser) as connection:
         connection.execute("INSERT INTO tenants VALUES ('acme', 'acme', now())")

@@ -8,8 +8,8 @@ from sqlalchemy import text
 from alembic import op
 from app.db.functions import remove_functions
 
-revision = "0007_name_folding"
-down_revision = "0006_deleted_gardens"
+revision = "0008_name_folding"
+down_revision = "0007_purge_objects"
 branch_labels = None
 depends_on = None
 
