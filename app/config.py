@@ -172,7 +172,19 @@ class Settings:
         "MONITORING_PORT",
         _whole(0, 65535),
         0,
-        "Port of /health, /ready and /metrics of `palimpsest worker`, on HOST; 0 = none.",
+        "Port of its own for /health, /ready and /metrics, which a flood of PORT cannot block, on HOST; 0 = none.",
+    )
+    max_connections: int = _setting(
+        "MAX_CONNECTIONS",
+        _whole(0, 10**6),
+        0,
+        "Connections that each API process accepts at once. 0 = what its limit of open files allows.",
+    )
+    header_seconds: float = _setting(
+        "HEADER_SECONDS",
+        _decimal(0.1, 60),
+        30.0,
+        "How long a connection may take to send the head of a request, and stay idle between two.",
     )
     web_processes: int = _setting("WEB_CONCURRENCY", _whole(1, 64), 1, "API processes that share the port.")
     log_level: str = _setting("LOG_LEVEL", _level, "info", "debug, info, warning or error.")
@@ -214,6 +226,33 @@ class Settings:
     )
     max_body_bytes: int = _setting(
         "MAX_BODY_BYTES", _whole(1024, 256 * 1024 * 1024), 8 * 1024 * 1024, "Largest request body."
+    )
+    body_seconds: float = _setting(
+        "BODY_SECONDS", _decimal(0.1, 3600), 30.0, "How long a request body may take to arrive, else 408."
+    )
+    request_concurrency: int = _setting(
+        "REQUEST_CONCURRENCY",
+        _whole(0, 10_000),
+        0,
+        "Requests that each process runs at once; the others wait, tenants in turn. 0 = DATABASE_POOL_SIZE.",
+    )
+    tenant_concurrency: int = _setting(
+        "TENANT_CONCURRENCY",
+        _whole(1, 10_000),
+        4,
+        "Requests of one tenant that each process runs at once; recall counts as two, a batch as one more per 100.",
+    )
+    request_wait_seconds: float = _setting(
+        "REQUEST_WAIT_SECONDS", _decimal(0.05, 600), 10.0, "How long a request may wait for its turn, else 429 or 503."
+    )
+    tenant_waiting: int = _setting(
+        "TENANT_WAITING", _whole(1, 10**6), 1000, "Requests of one tenant that may wait in each process, else 429."
+    )
+    max_json_values: int = _setting(
+        "MAX_JSON_VALUES",
+        _whole(1000, 10**8),
+        250_000,
+        "Most values (objects, lists, texts, numbers) in one JSON body, which take time to decode, else 413.",
     )
     rate_limit_read: int = _setting(
         "RATE_LIMIT_READ",

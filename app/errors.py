@@ -7,11 +7,12 @@ AppError
 ├── Unauthenticated            401  no key, or one that is unknown, revoked or expired
 ├── Forbidden                  403  the key is not allowed to do this
 ├── NotFound                   404  unknown, hidden, or of another tenant, without distinction
+├── BodyTimeout                408  the body did not arrive in time
 ├── Conflict                   409  the state does not allow it
 ├── TooLarge                   413  the body is over the limit
 ├── Unprocessable              422  well formed, but fails its schema
-├── RateLimited                429  the rate limit of the key, or the budget of a repair, is used up
-├── Unavailable                503  the database cannot be reached, or is not ready
+├── RateLimited                429  a rate limit, the budget of a repair, or the share of a tenant is used up
+├── Unavailable                503  the database cannot be reached or is not ready, or the service is busy
 ├── ReplayedError              4xx  the stored error response of an Idempotency-Key
 └── StartupError               (no status) the process cannot start; the message says what to do
     └── ConfigError                 a setting in the environment is missing or wrong
@@ -76,6 +77,11 @@ class NotFound(AppError):
     default_code = "not_found"
 
 
+class BodyTimeout(AppError):
+    status = 408
+    default_code = "body_timeout"
+
+
 class Conflict(AppError):
     status = 409
     default_code = "conflict"
@@ -113,6 +119,11 @@ class Unavailable(AppError):
     @property
     def headers(self) -> dict[str, str]:
         return {"retry-after": "1"}
+
+
+def write_contention() -> Unavailable:
+    """Return the error of a write that could not be done because of others to the same rows."""
+    return Unavailable("Too many writers at the same rows; try again shortly.", code="write_contention")
 
 
 class ReplayedError(AppError):

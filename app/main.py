@@ -33,10 +33,11 @@ from app.web.edge import Edge
 from app.web.envelope import handle_error
 from app.web.health import MetricsReader, ReadinessCheck
 from app.web.health import router as health_router
+from app.web.monitoring import monitoring
 from app.web.query_parameters import check_parameters, declare_parameters
 from app.web.rate_limits import RateLimiter
 from app.web.reference import ERROR_RESPONSES, UNPROCESSABLE, openapi_config
-from app.web.requests import ApiRequest, guard, provide_idempotent_request, provide_who
+from app.web.requests import Admission, ApiRequest, guard, provide_idempotent_request, provide_who
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -107,7 +108,7 @@ def create_app(settings: Settings, *, db: Database | None = None) -> Litestar:
     api = Router(
         path="/v1",
         route_handlers=[module.router for module in modules_of("routers")],
-        guards=[guard(authenticator, limiter, usage.note)],
+        guards=[guard(authenticator, limiter, Admission(settings), usage.note)],
         dependencies={
             "who": Provide(provide_who, sync_to_thread=False),
             "idempotent": Provide(provide_idempotent_request),
@@ -156,6 +157,7 @@ async def _running(
         cursors.load(await _cursor_secret(db, settings))
         for part in provided:
             _run_alongside(stack, part)
+        await stack.enter_async_context(monitoring(db, settings))
         yield
 
 

@@ -65,7 +65,7 @@ async def _examine(settings: Settings) -> list[Finding]:
             # The other checks would only name its consequences.
             return [version]
         checks: list[Check] = [_extension, _role, _migration, _policies, _clock, _embedding]
-        return [version, *[await check(connection) for check in checks]]
+        return [version, *[await check(connection) for check in checks], _secrets(settings)]
 
 
 async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
@@ -163,3 +163,10 @@ async def _embedding(connection: psycopg.AsyncConnection[Any]) -> Finding:
         found=f"vectors are made with {model}" if model else "no model is active: recall works without vectors",
         remedy="run make install, or choose another model (palimpsest embeddings add)",
     )
+
+
+def _secrets(settings: Settings) -> Finding:
+    secrets = {"SIGNING_KEY": settings.signing_key, "CURSOR_SECRET": settings.cursor_secret}
+    stored = [name for name, value in secrets.items() if value is None]
+    advice = f"kept in the database, where the service's role can read them: {', '.join(stored)}; better set them"
+    return Finding(check="secrets", ok=True, found=advice if stored else "in the environment, not in the database")

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import fcntl
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -11,13 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import psycopg
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
 
 from app.cli.administration import Demo, ensure_demo, with_database
 from app.cli.installation import Say, database_of, migrate
@@ -36,6 +38,11 @@ from app.web.monitoring import monitoring
 PORT_PATIENCE_SECONDS = 4.0
 PARENT_POLL_SECONDS = 0.5
 FIRST_RESPAWN_SECONDS = 1.0
+# Connections that wait to be accepted; the system may allow fewer.
+BACKLOG = 4096
+MOST_FILES = 65_536
+# Files that a process needs beside the connections of callers: the database, providers, its modules.
+OTHER_FILES = 512
 LAST_RESPAWN_SECONDS = 30.0
 PARENT = "PALIMPSEST_PARENT"
 
@@ -178,6 +185,9 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
             workers=settings.web_processes,
             loop=Loops.uvloop,
             http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(header_read_timeout=int(settings.header_seconds * 1000)),
+            backlog=BACKLOG,
+            backpressure=settings.max_connections or _connections_within_file_limit(),
             factory=True,
             log_enabled=False,
             respawn_failed_workers=True,
@@ -193,6 +203,18 @@ def run_processes(settings: Settings, *, with_worker: bool, say: Say) -> None:
     finally:
         if worker is not None:
             worker.stop(settings.drain_seconds + 5)
+
+
+def _connections_within_file_limit() -> int:
+    """Raise the limit of open files as far as allowed, and return how many connections a process can have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    files = MOST_FILES if soft == resource.RLIM_INFINITY else min(soft, MOST_FILES)
+    return max(files - OTHER_FILES, files // 2)
 
 
 class _Stopping:

@@ -24,6 +24,7 @@ from sqlalchemy.sql import ClauseElement
 
 from app.db.hot import BUSY, CONNECTION_OPTIONS, HotConnection, HotPool, Row, StaleStatement
 from app.db.server import check_version
+from app.db.turns import Turns
 from app.db.wakeups import Wakeups
 from app.errors import Unavailable
 
@@ -97,6 +98,7 @@ class Database:
     ) -> None:
         self.conninfo = conninfo
         self._prepare_threshold = 5 if prepared else None
+        self.turns = Turns()
         self.wakeups = Wakeups(self, direct_conninfo or conninfo)
         self._engine: AsyncEngine = create_async_engine(
             "postgresql+psycopg://",

@@ -9,7 +9,7 @@ import psycopg
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.errors import Unavailable
+from app.errors import write_contention
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -39,4 +39,4 @@ async def retried(write: Callable[[], Awaitable[Result]]) -> Result:
             # Not for secrecy: spread the writers so that they do not conflict again at the same moment.
             await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311
     log.error("write_given_up", attempts=ATTEMPTS)
-    raise Unavailable("Too many writers at the same rows; try again shortly.", code="write_contention")
+    raise write_contention()

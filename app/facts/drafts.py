@@ -82,6 +82,12 @@ class Drafts:
             rows[found - 1]["kind"] = row["kind"]
         return found
 
+    @property
+    def first_subject(self) -> str:
+        """The normal form or the id of the first fact's subject."""
+        subject = self.entities[int(self.facts[0]["s"]) - 1]
+        return str(subject.get("norm") or subject["entity_id"])
+
     def drop(self, indexes: set[int]) -> None:
         """Remove the facts of these indexes."""
         self.facts = [row for row in self.facts if row["idx"] not in indexes]

@@ -59,7 +59,9 @@ async def _write_fact(db: Database, who: Principal, idempotent: IdempotentReques
     if not idempotent.has_key:
         return respond(encode_outcome(await writes.write_fact(db, who, data=data)))
     prepared = await writes.prepare_fact(db, who, data=data)
-    return respond(await idempotent.run(db, who, lambda session: writes.write_prepared_fact(session, who, prepared)))
+    async with writes.timeline(db, who, prepared):
+        done = await idempotent.run(db, who, lambda session: writes.write_prepared_fact(session, who, prepared))
+    return respond(done)
 
 
 @post("/facts/batch", opt={"access": WRITE}, status_code=200, summary="Write many facts", tags=["facts"])

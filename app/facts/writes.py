@@ -1,5 +1,6 @@
 """Use cases that write facts: one, a batch, or as part of a larger transaction."""
 
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from uuid import UUID
 
@@ -93,7 +94,13 @@ async def _check_gardens(db: Database, who: Principal, drafts: Drafts) -> dict[i
 async def write_fact(db: Database, who: Principal, *, data: FactCreate) -> Outcome[FactWritten]:
     """Write one fact in one round trip; it is `created`, `reused` when the same is believed already, or `retracted`."""
     prepared = await prepare_fact(db, who, data=data)
-    return _one_outcome(await _write_at_once(db, who, prepared))
+    async with timeline(db, who, prepared):
+        return _one_outcome(await _write_at_once(db, who, prepared))
+
+
+def timeline(db: Database, who: Principal, prepared: PreparedFacts) -> AbstractAsyncContextManager[None]:
+    """Let one request at a time of this process write facts of the subject, whose row each of them locks."""
+    return db.turns.of((who.tenant_id, who.project_id, "facts", prepared.drafts.first_subject))
 
 
 async def write_facts(db: Database, who: Principal, *, data: FactBatch) -> Outcome[FactBatchDone]:

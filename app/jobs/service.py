@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from app.access import AuthenticatedCall, Principal
+from app.admission import stepped_aside
 from app.db.database import Database, Row, Session
 from app.errors import Conflict, Forbidden, NotFound
 from app.jobs import queries
@@ -62,7 +63,8 @@ async def wait_until_done(
         left = deadline - time.monotonic()
         if not found["open"] or left <= 0:
             return not found["open"]
-        await asyncio.sleep(min(pause, left))
+        async with stepped_aside():
+            await asyncio.sleep(min(pause, left))
         pause = min(pause * 1.5, POLL_SECONDS)
 
 

@@ -11,7 +11,6 @@ from sqlalchemy import (
     cast,
     column,
     func,
-    insert,
     literal,
     or_,
     select,
@@ -20,11 +19,11 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
 from app.access import Principal
 from app.db.database import Row, Session
+from app.db.inserts import as_parameter, insert_rows
 from app.errors import Conflict
 from app.notes.tables import memory_history, memory_notes
 
@@ -76,13 +75,20 @@ NO_TIMEOUT = text("SET LOCAL statement_timeout = 0")
 
 async def insert_notes(session: Session, *, rows: list[Row]) -> list[Row]:
     """Insert the notes that have no live duplicate, in one statement, and return them."""
-    values = [{**row, **_terms(row), **_extraction_status(row)} for row in rows]
-    statement = upsert(memory_notes).values(values).on_conflict_do_nothing().returning(*_columns)
-    return await session.rows(statement)
+    insertion = insert_rows(memory_notes, rows, computed={**_TERMS, **_extraction_status(rows[0])})
+    statement = text(f"{insertion} ON CONFLICT DO NOTHING RETURNING {', '.join(COLUMNS)}").columns(*_columns)
+    return await session.rows(statement, as_parameter(rows))
+
+
+# The computed columns of lexical search, in the language of the project.
+_TERMS = {
+    "terms": "note_terms(r.tenant_id, r.project_id, r.author, r.occurred_at, r.tags, r.content)",
+    "telling": "count_content_terms(r.tenant_id, r.project_id, r.content)",
+}
 
 
 def _terms(note: Row) -> dict[str, Any]:
-    """Return the computed columns of lexical search, in the language of the project."""
+    """Return the same columns for a changed note."""
     project = (note["tenant_id"], note["project_id"])
     indexed = (note["author"], note["occurred_at"], cast(note["tags"], ARRAY(Text)), note["content"])
     return {
@@ -91,13 +97,15 @@ def _terms(note: Row) -> dict[str, Any]:
     }
 
 
-def _extraction_status(note: Row) -> dict[str, Any]:
-    """Return the status of a new note, unless its caller has set it: chunks and derived notes are not extracted."""
-    if "extraction_status" in note:
+def _extraction_status(row: Row) -> dict[str, str]:
+    """Return the status of new notes, unless their caller has set it: chunks and derived notes are not extracted."""
+    if "extraction_status" in row:
         return {}
-    if note.get("derived_from") is not None or note["type"] == "document_chunk":
-        return {"extraction_status": "none"}
-    return {"extraction_status": func.initial_extraction_status(note["tenant_id"], note["project_id"])}
+    derived = "r.derived_from IS NOT NULL OR " if "derived_from" in row else ""
+    return {
+        "extraction_status": f"CASE WHEN {derived}r.type = 'document_chunk' THEN 'none' "
+        "ELSE initial_extraction_status(r.tenant_id, r.project_id) END"
+    }
 
 
 async def queue_embeddings(session: Session, *, tenant_id: str, project_id: str, note_ids: list[str]) -> None:
@@ -306,7 +314,7 @@ async def count_unsupported(session: Session, *, tenant_id: str, note_ids: list[
 
 async def insert_history(session: Session, *, rows: list[Row]) -> None:
     """Append events to the history of notes."""
-    await session.execute(insert(memory_history).values(rows))
+    await session.execute(text(insert_rows(memory_history, rows)), as_parameter(rows))
 
 
 def select_history(*, tenant_id: str, note_id: str, after: str | None, limit: int) -> Any:

@@ -1,11 +1,13 @@
 """Query vectors: embed queries with the active model; recall works without a vector when that fails."""
 
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import Protocol
 
 import msgspec
 import structlog
 
+from app.admission import stepped_aside
 from app.db.database import Database
 from app.embeddings.embedders import Embedders
 from app.embeddings.models import ActiveModel, ModelRow
@@ -81,7 +83,9 @@ class ModelVectors:
             text = await self._redact(tenant_id, query)
         if text is None:
             return None
-        vector = await self._embedders.of(model).embed_query(text, seconds=timeout)
+        # The local model takes processor time; a remote one only time.
+        async with stepped_aside() if model.provider != "local" else nullcontext():
+            vector = await self._embedders.of(model).embed_query(text, seconds=timeout)
         if vector is None:
             return None
         made = QueryVector(model_id=model.model_id, model=_present(model), vector=vector)

@@ -14,6 +14,7 @@ import psycopg
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from app.admission import stepped_aside
 from app.config import Settings
 from app.db.database import Database
 from app.embeddings.models import provider_settings
@@ -128,7 +129,7 @@ async def rerank(
     """
     head, tail = pool[: settings.reranker_top_n], pool[settings.reranker_top_n :]
     try:
-        async with asyncio.timeout(settings.reranker_timeout_ms / 1000):
+        async with stepped_aside(), asyncio.timeout(settings.reranker_timeout_ms / 1000):
             reranker = rerankers.of(settings.reranker_model)
             if reranker is None or not head:
                 return pool, False

@@ -29,7 +29,7 @@ from app.tenancy.schemas import VisibilityIn
 from app.web.auth import Access
 from app.web.requests import AsOf, Db, HoldDenied, Who
 
-READ = Access(work="read", scopes=("facts:read", "notes:read"))
+READ = Access(work="read", cost=2, scopes=("facts:read", "notes:read"))
 Dependencies = NamedDependency[SkipValidation[RecallDependencies]]
 # Litestar omits a minimum of 0 from the OpenAPI document.
 FROM_ZERO = {"minimum": 0}

@@ -20,6 +20,14 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
 RATE_LIMITED = Counter("palimpsest_rate_limited", "Requests refused with 429.", ["work"])
+ADMISSION_SECONDS = Histogram(
+    "palimpsest_admission_wait_seconds",
+    "Time that requests above the share of their tenant, or of the process, waited for their turn.",
+    buckets=(0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+ADMISSION_REFUSED = Counter(
+    "palimpsest_admission_refused", "Requests refused because they waited too long, or too many waited.", ["reason"]
+)
 JOBS = Counter("palimpsest_jobs", "Jobs by kind and how an attempt ended.", ["kind", "outcome"])
 JOB_SECONDS = Histogram(
     "palimpsest_job_seconds",

@@ -18,6 +18,7 @@ from app.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from app.web import queries
 
 PROJECT_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
+MAX_REMEMBERED_KEYS = 100_000
 _NO_LIMITS: dict[str, int] = {}
 
 
@@ -27,6 +28,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     work: Work
     also_counts_as: Work | None = None
     """A second rate limit it counts against, for expensive requests."""
+    cost: int = 1
+    """How much of its tenant's share of running requests it takes."""
     scopes: tuple[str, ...] = ()
     """The key needs one of these; empty: none."""
     kinds: tuple[Kind, ...] = ("agent", "admin")
@@ -77,6 +80,7 @@ class Authenticator:
         # A platform key may have the form of other keys; then its id and secret are compared.
         self._platform_id, secret = parse_key(platform_key or "") or (PLATFORM_KEY_ID, platform_key)
         self._platform_hash = hash_secret(secret) if secret else None
+        self._tenants: dict[str, str] = {}
 
     def platform(self, credentials: Credentials) -> Principal | None:
         """Return the platform principal when the credentials are the PLATFORM_KEY of the environment."""
@@ -95,7 +99,7 @@ class Authenticator:
         if credentials.key_id == PLATFORM_KEY_ID:
             raise _unknown_key()
         (row,) = await self._db.call(queries.AUTHENTICATE, credentials.arguments())
-        return principal_from(row, credentials)
+        return self._remembered(principal_from(row, credentials))
 
     async def call(
         self, function: ScopedFunction, credentials: Credentials, *arguments: Any
@@ -106,7 +110,18 @@ class Authenticator:
         if credentials.key_id == PLATFORM_KEY_ID:
             raise _unknown_key()
         rows = await self._db.call(queries.authenticated_call(function), (*credentials.arguments(), *arguments))
-        return principal_from(rows[0], credentials), rows
+        return self._remembered(principal_from(rows[0], credentials)), rows
+
+    def tenant_of(self, credentials: Credentials) -> str:
+        """Return the tenant of a key that was used before, else none; for queueing only, since it proves nothing."""
+        return self._tenants.get(credentials.key_id, "")
+
+    def _remembered(self, who: Principal) -> Principal:
+        if who.key_id not in self._tenants:
+            if len(self._tenants) >= MAX_REMEMBERED_KEYS:
+                self._tenants.clear()
+            self._tenants[who.key_id] = who.tenant_id
+        return who
 
 
 def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:

@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 import structlog
 import uuid_utils
 
+from app.admission import Ticket
 from app.errors import AppError, BadRequest
 from app.telemetry.metrics import REQUEST_SECONDS, REQUESTS
 from app.telemetry.traces import span
@@ -41,6 +42,8 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                # Not held until the caller has read the response.
+                _release(state)
                 message["headers"] = [*message.get("headers", ()), header, (b"x-content-type-options", b"nosniff")]
             await send(message)
 
@@ -56,6 +59,7 @@ class Edge:
                         current.update_name(f"{scope['method']} {_route(scope)}")
                         current.set_attribute("http.response.status_code", status)
         finally:
+            _release(state)
             self._account(scope, status, time.perf_counter() - started)
             structlog.contextvars.unbind_contextvars("request_id")
 
@@ -77,6 +81,12 @@ class Edge:
             tenant=getattr(who, "tenant_id", None),
             key_id=getattr(who, "key_id", None),
         )
+
+
+def _release(state: dict[str, Any]) -> None:
+    ticket: Ticket | None = state.get("ticket")
+    if ticket is not None:
+        ticket.release()
 
 
 def _route(scope: Any) -> str:

@@ -1,5 +1,6 @@
 """Health, readiness, metrics and the description of the deployment."""
 
+import asyncio
 import hmac
 import ipaddress
 import time
@@ -153,11 +154,24 @@ class MetricsReader:
         self._db = db
         self._token = token
         self._figures = QueueFigures()
+        self._rendering = asyncio.Lock()
+        self._rendered = b""
+        self._asked = self._answered = 0
 
     async def read(self, headers: Mapping[str, str], *, client: str | None) -> bytes:
         """Return the exposition text, or raise Unauthenticated or Forbidden; names of headers are in lower case."""
         self._check_access(headers, client)
-        return render_metrics(*await self._figures.read(self._db))
+        self._asked += 1
+        number = self._asked
+        async with self._rendering:
+            if self._answered < number:
+                # Everybody who has asked until now gets the same text, so that a flood is rendered a few times only.
+                asked = self._asked
+                figures = await self._figures.read(self._db)
+                # In a thread, because it takes long once there are figures of many routes.
+                self._rendered = await asyncio.to_thread(render_metrics, *figures)
+                self._answered = asked
+            return self._rendered
 
     def _check_access(self, headers: Mapping[str, str], client: str | None) -> None:
         if self._token is not None:

@@ -1,4 +1,4 @@
-"""A small HTTP server for /health, /ready and /metrics of a process that does not serve the API."""
+"""A small HTTP server for /health, /ready and /metrics on a port of its own, apart from the API and its callers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -117,7 +117,12 @@ async def monitoring(db: Database, settings: Settings) -> AsyncGenerator[None]:
     server = MonitoringServer(db, settings)
     try:
         listening = await asyncio.start_server(
-            server.handle, settings.host, settings.monitoring_port, limit=MAX_HEAD_BYTES
+            server.handle,
+            settings.host,
+            settings.monitoring_port,
+            limit=MAX_HEAD_BYTES,
+            # The API processes of one service share the port.
+            reuse_port=settings.web_processes > 1,
         )
     except OSError as problem:
         raise StartupError(

@@ -114,10 +114,11 @@ ERROR_RESPONSES = _errors(
         401: "No key, or one that is unknown, revoked or expired.",
         403: "The key may not do this.",
         404: "Unknown, hidden, or of another tenant: all alike.",
+        408: "The body did not arrive in time.",
         409: "The state does not allow it, or an Idempotency-Key was used for something else.",
         413: "The body is over the limit.",
-        429: "The key's budget for this kind of work, or a repair's, is used up; see Retry-After.",
-        503: "The database cannot be reached or has no space left; see Retry-After.",
+        429: "The budget of the key or of a repair, or the tenant's share of requests, is used up; see Retry-After.",
+        503: "The database cannot be reached or has no space left, or the service is busy; see Retry-After.",
     }
 )
 # Of everything that writes.

@@ -1,5 +1,7 @@
 """Requests as handlers receive them: validated JSON, the caller, idempotency and common parameters."""
 
+import asyncio
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, cast
 
@@ -12,15 +14,22 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import HeaderParameter, QueryParameter, SkipValidation
 
 from app.access import Principal
+from app.admission import AdmissionQueue, hold
+from app.config import Settings
 from app.confirmations import MAX_TOKEN_LENGTH
 from app.db.database import Database, Row
 from app.db.scope import ScopedFunction
-from app.errors import BadRequest
+from app.errors import BadRequest, BodyTimeout, TooLarge
 from app.inputs import invalid_body, malformed_json, read_camel_case
 from app.paging import MAX_CURSOR_LENGTH, CursorSigner
 from app.web.auth import Access, Authenticator, Credentials, check_access, parse_credentials
 from app.web.idempotency import EncodedResponse, IdempotentRequest, hash_request
 from app.web.rate_limits import RateLimiter
+
+WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+# A batch of this many items counts as one request more.
+ITEMS_PER_COST = 100
+JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class ApiRequest(Request[Any, Any, Any]):
@@ -58,12 +67,61 @@ def _refuse_nul(value: Any, where: str) -> None:
             _refuse_nul(item, f"{where}[{index}]")
 
 
-def guard(
-    authenticator: Authenticator, limiter: RateLimiter, on_use: Callable[[Principal], None]
-) -> Callable[..., Any]:
-    """Return the guard of every route under /v1, which checks key, access and rate limit, in this order."""
+def check_values(body: bytes, limit: int) -> None:
+    """Raise TooLarge for JSON with more values than the limit, without decoding it."""
+    # Every value but the first follows one of these characters; texts may contain them, too.
+    if len(body) <= limit or _count_separators(body) < limit:
+        return
+    if _count_separators(JSON_TEXT.sub(b"", body)) >= limit:
+        raise TooLarge(
+            f"The body has more than {limit} values (MAX_JSON_VALUES); send less at once.", code="too_many_values"
+        )
 
-    async def check(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+
+def _count_separators(body: bytes) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+class Admission:
+    """Lets a request run when it is its turn, once its body has arrived."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._body_seconds = settings.body_seconds
+        self._max_values = settings.max_json_values
+        self._queue = AdmissionQueue(
+            capacity=settings.request_concurrency or settings.pool_size,
+            tenant_share=settings.tenant_concurrency,
+            seconds=settings.request_wait_seconds,
+            max_waiting=settings.tenant_waiting,
+        )
+
+    async def enter(self, request: ApiRequest, access: Access, *, tenant: str, key: str) -> None:
+        """Read the body, which must not take a place while it arrives, then wait for the request's turn."""
+        body = await self._read_body(request) if request.method in WITH_BODY else b""
+        check_values(body, self._max_values)
+        ticket = await self._queue.enter(tenant, key, cost=access.cost + body.count(b"{") // ITEMS_PER_COST)
+        request.scope["state"]["ticket"] = ticket
+        hold(ticket)
+
+    async def _read_body(self, request: ApiRequest) -> bytes:
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                return await request.body()
+        except TimeoutError as problem:
+            raise BodyTimeout(
+                f"The body did not arrive within {self._body_seconds:g} s; send less at once, or faster."
+            ) from problem
+
+
+def guard(
+    authenticator: Authenticator,
+    limiter: RateLimiter,
+    admission: Admission,
+    on_use: Callable[[Principal], None],
+) -> Callable[..., Any]:
+    """Return the guard of every route under /v1, which checks key, access and rate limit, and waits for a turn."""
+
+    async def check(connection: ApiRequest, handler: BaseRouteHandler) -> None:
         access: Access | None = handler.opt.get("access")
         if access is None:
             # Only the framework's OPTIONS handlers have none, which list methods and nothing else.
@@ -73,9 +131,13 @@ def guard(
         state["credentials"] = credentials
         state["on_use"] = on_use
         if access.hot:
+            await admission.enter(
+                connection, access, tenant=authenticator.tenant_of(credentials), key=credentials.key_id
+            )
             return
         who = await authenticator.authenticate(credentials)
         await admit(connection, access, who, limiter)
+        await admission.enter(connection, access, tenant=who.tenant_id, key=who.key_id)
 
     return check
 

@@ -102,8 +102,16 @@ def test_the_doctor_finds_a_healthy_database_healthy(database: TestDatabase) -> 
     assert report["healthy"] is True
     assert [check["check"] for check in report["checks"]] == [
         "database version", "extension pgvector", "role", "migrations", "role and policies", "clock",
-        "embedding set-up",
+        "embedding set-up", "secrets",
     ]  # fmt: skip
+
+
+def test_the_doctor_tells_which_secrets_the_database_keeps(database: TestDatabase) -> None:
+    stored = run(database, "doctor")["checks"][-1]["found"]
+    assert "SIGNING_KEY, CURSOR_SECRET; better set them" in stored
+    key, secret = "c2l4dGVlbiBieXRlcyB0d2ljZSBmb3IgMzIgYnl0ZXM=", "a-secret-of-the-tests-0123456789"
+    found = run(database, "doctor", SIGNING_KEY=key, CURSOR_SECRET=secret)["checks"][-1]["found"]
+    assert found == "in the environment, not in the database"
 
 
 def test_the_doctor_names_what_is_wrong_and_what_to_do(database: TestDatabase, empty_database: str) -> None:

@@ -32,7 +32,7 @@ def test_every_operation_under_v1_documents_our_envelope(document: dict[str, Any
     for path, method, operation in operations(document):
         if not path.startswith("/v1"):
             continue
-        for status in ("400", "401", "403", "404", "409", "429"):
+        for status in ("400", "401", "403", "404", "408", "409", "429"):
             content = operation["responses"][status]["content"]["application/json"]["schema"]
             assert content == {"$ref": "#/components/schemas/ErrorEnvelope"}, (method, path, status)
 

@@ -14,8 +14,8 @@ from app.objects.traversal.traverse import traverse_context
 from app.web.auth import Access
 from app.web.requests import Cursors, Db, Who
 
-EXPAND = Access(work="read", also_counts_as="expand", scopes=("graph:read",))
-READ = Access(work="read", scopes=("graph:read",))
+EXPAND = Access(work="read", cost=2, also_counts_as="expand", scopes=("graph:read",))
+READ = Access(work="read", cost=2, scopes=("graph:read",))
 ExpandCap = NamedDependency[SkipValidation[int]]
 
 
