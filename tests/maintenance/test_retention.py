@@ -227,7 +227,7 @@ async def test_retention_worker_is_scheduled_every_six_hours_and_at_once_after_a
     assert row["status"] == "completed"
     assert set(row["result"]) == {
         "mentions", "entities", "vectors", "notes", "documents", "history", "finished_jobs", "lost_jobs", "calls",
-        "repairs", "full",
+        "repairs", "full", "objects", "relationships",
     }  # fmt: skip
     assert await scheduled() == [], "it ran a moment ago"
     world.run("UPDATE jobs SET finished_at = %s WHERE job_id = %s", now() - timedelta(hours=7), job_id)
