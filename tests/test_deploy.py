@@ -323,7 +323,10 @@ def test_the_api_is_probed_and_drains() -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     for probe, path in (("readinessProbe", "/ready"), ("livenessProbe", "/health")):
         assert container[probe]["httpGet"]["path"] == path
-        assert str(ports[container[probe]["httpGet"]["port"]]) == configuration["data"]["PORT"]
+        assert str(ports[container[probe]["httpGet"]["port"]]) == configuration["data"]["MONITORING_PORT"]
+    assert str(ports["http"]) == configuration["data"]["PORT"]
+    (rule,) = named("NetworkPolicy", "palimpsest-api")["spec"]["ingress"]
+    assert {port["port"] for port in rule["ports"]} == set(ports.values())
     assert configuration["data"]["HOST"] == "0.0.0.0"
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pause + float(configuration["data"]["DRAIN_SECONDS"]) < pod["terminationGracePeriodSeconds"] == 40
