@@ -77,7 +77,7 @@ def test_names_get_their_new_normal_form_and_collisions_stay_apart(fresh_databas
     assert len(aliases) == len(names), "of two aliases of one entity one"
     with psycopg.connect(fresh_database.superuser) as connection:
         connection.execute("SELECT set_scope('acme', 'default', 'admin', '{}', '')")
-        row = connection.execute("SELECT unreachable_names FROM diagnose_project(0.3, 10, 10)").fetchone()
+        row = connection.execute("SELECT unreachable_names FROM diagnose_project(0.3, 10, 10, 30)").fetchone()
         shown = connection.execute(
             "SELECT canonical FROM graph_entities WHERE entity_id = ANY (%s) ORDER BY created_at", row
         ).fetchall()
