@@ -1,6 +1,7 @@
 """Leave free space on the pages of conflicts, so that resolving one needs no new index entries."""
 
 from alembic import op
+from app.db.functions import remove_functions
 
 revision = "0009_conflict_space"
 down_revision = "0008_name_folding"
@@ -13,4 +14,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    remove_functions(op.get_bind())
     op.execute("ALTER TABLE fact_conflicts RESET (fillfactor)")
