@@ -105,6 +105,7 @@ def assumed(word: str, environment: dict[str, str]) -> str:
     """Return the id of something that a page takes for granted."""
     bodies: dict[str, tuple[str, dict[str, Any]]] = {
         "NOTE_ID": ("notes", {"content": "Something that was said."}),
+        "GARDEN_ID": ("gardens", {"slug": "allotment", "name": "Allotment", "scope": "project_shared"}),
         "PREDICATE_ID": ("facts", {"subject": "Tom", "predicate": "knows", "object": {"entity": "Mara"}}),
     }
     return str(pick(post(*bodies[word], environment), FOUND[word])) if word in bodies else word

@@ -474,7 +474,7 @@ def test_chunks_of_documents_are_extracted_up_to_a_number(make_project: Callable
     derived = project.derived()
     assert len(derived) == len([one for one in project.asked() if not one.is_decision]) == 2
     assert {note["derived_from"] for note in derived} <= chunks
-    facts = project.agent.get("/v1/facts", params={"subject": "heron"}).json()["facts"]
+    facts = project.agent.get("/v1/facts", params={"entity": "heron"}).json()["facts"]
     assert facts
     assert all(set(fact["evidence"]) <= chunks for fact in facts), "the chunk is the evidence"
 

@@ -346,7 +346,7 @@ def test_ids_are_searched_in_json_too(world: World) -> None:
         (str(wanted), world.tenant_id),
     )
     found = world.superuser.execute(
-        "SELECT kind, table_name, column_name, hits FROM find_residue(%s, %s, NULL, NULL) WHERE kind <> 'looked'",
+        "SELECT kind, table_name, column_name, hits FROM find_residue(%s, %s, NULL, NULL, NULL) WHERE kind <> 'looked'",
         (world.tenant_id, [wanted]),
     ).fetchall()
     assert [tuple(row.values()) for row in found] == [

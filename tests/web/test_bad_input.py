@@ -645,7 +645,7 @@ KNOWN = {
     "/v1/admin/keys/{spare}": {"DELETE"},
     "/v1/admin/keys/{spare}/rotate": {"POST"},
     "/v1/gardens": {"GET", "POST"},
-    "/v1/gardens/{garden}": {"GET", "PATCH"},
+    "/v1/gardens/{garden}": {"GET", "PATCH", "DELETE"},
     "/v1/gardens/{garden}/members": {"GET"},
     "/v1/gardens/{garden}/members/robin": {"PUT", "DELETE"},
     "/v1/jobs": {"GET"},

@@ -1,5 +1,5 @@
 -- Returns the facts of these scopes (NULL: all) that name an entity in their value, or whose subject or object is
--- another entity with the same name as search spells it (see name_key). Runs with the rights of its caller.
+-- another entity with the same name as search spells it (see name_key), beside the facts of the entity itself. Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_named_facts(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_all boolean)
 RETURNS uuid[]
@@ -22,7 +22,8 @@ BEGIN
         JOIN graph_entities s ON s.tenant_id = p_tenant AND s.entity_id = f.subject_entity_id
         LEFT JOIN graph_entities o ON o.tenant_id = p_tenant AND o.entity_id = f.object_entity_id
         WHERE f.tenant_id = p_tenant AND f.project_id = p_project AND (p_scopes IS NULL OR f.scope = ANY (p_scopes))
-          AND (v_candidates IS NULL OR f.fact_id = ANY (v_candidates)) AND f.subject_entity_id <> p_entity
+          AND (v_candidates IS NULL OR f.fact_id = ANY (v_candidates))
+          AND f.subject_entity_id <> p_entity AND f.object_entity_id IS DISTINCT FROM p_entity
           AND (fold_name(f.object_value) ~ v_certain
                OR name_key(s.canonical) = ANY (v_names) OR name_key(o.canonical) = ANY (v_names))
         UNION
