@@ -1,5 +1,6 @@
 -- Returns the facts of these scopes (NULL: all) that name an entity in their value, or whose subject or object is
--- another entity with the same name as search spells it (see name_key), beside the facts of the entity itself. Runs with the rights of its caller.
+-- another entity with the same name as search spells it (see name_key), beside the facts of the entity itself. Runs
+-- with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_named_facts(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_all boolean)
 RETURNS uuid[]
