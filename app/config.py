@@ -243,7 +243,7 @@ class Settings:
         "Requests of one tenant that each process runs at once; recall counts as two, a batch as one more per 100.",
     )
     request_wait_seconds: float = _setting(
-        "REQUEST_WAIT_SECONDS", _decimal(0.05, 600), 10.0, "How long a request may wait for its turn, else 429 or 503."
+        "REQUEST_WAIT_SECONDS", _decimal(0.05, 600), 30.0, "How long a request may wait for its turn, else 429 or 503."
     )
     tenant_waiting: int = _setting(
         "TENANT_WAITING", _whole(1, 10**6), 1000, "Requests of one tenant that may wait in each process, else 429."
