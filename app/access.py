@@ -3,6 +3,7 @@
 import hashlib
 import re
 import secrets
+import unicodedata
 from typing import Any, Literal, Protocol, Self
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import msgspec
 import uuid_utils
 
 from app.db.database import Row
-from app.db.scope import CROSS_PROJECT, Scope, ScopedFunction
+from app.db.scope import CROSS_PROJECT, EVERY_USER, Scope, ScopedFunction
 from app.errors import BadRequest, Forbidden, NotFound
 
 SCOPES = (
@@ -40,6 +41,7 @@ Kind = Literal["agent", "admin", "platform"]
 Work = Literal["read", "write", "admin", "expand"]
 
 KEY_FORM = re.compile(r"pk_([0-9a-f]{32})_([A-Za-z0-9-]{43})\Z")
+MAX_USER_LENGTH = 255
 PLATFORM_KEY_ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -50,6 +52,8 @@ class Principal(Scope, frozen=True, kw_only=True):
     kind: Kind
     scopes: frozenset[str] = frozenset()
     key_project: str | None = None
+    key_user: str | None = None
+    """The end user that the key always acts for."""
     rate_limits: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
@@ -108,6 +112,60 @@ def require_project(who: Principal) -> str:
     if who.project_id is None:
         raise BadRequest("X-Project-Id: this key spans projects; name the one to use.", code="project_required")
     return who.project_id
+
+
+def parse_user_id(text: str, field: str) -> str:
+    """Return the id of an end user as it is stored, or raise BadRequest."""
+    normal = unicodedata.normalize("NFC", text)
+    if not 1 <= len(normal) <= MAX_USER_LENGTH or any(
+        unicodedata.category(letter) in ("Cc", "Cs") for letter in normal
+    ):
+        raise BadRequest(f"{field}: 1 to {MAX_USER_LENGTH} characters without control characters.", code="invalid_user")
+    if normal == EVERY_USER:
+        raise BadRequest(f"{field}: {EVERY_USER} is not the id of a user.", code="invalid_user")
+    return normal
+
+
+def as_user(who: Principal, given: str | None) -> Principal:
+    """Return the caller for the end user that a body names; raise BadRequest or Forbidden where that cannot be.
+
+    A header may name the same user, and so may the key, which then always acts for that user.
+    """
+    if given is None:
+        return require_user(who)
+    user = parse_user_id(given, "user_id")
+    if who.key_user is not None and who.key_user != user:
+        raise user_forbidden("user_id")
+    if who.user_id not in ("", EVERY_USER, user):
+        raise BadRequest("user_id: the header X-User-Id names another user; send one of the two.", code="user_mismatch")
+    return msgspec.structs.replace(who, user_id=user)
+
+
+def require_user(who: Principal) -> Principal:
+    """Return the caller, or raise BadRequest when their project demands a user and the request names none."""
+    if who.user_id == "":
+        raise BadRequest(
+            "user_id: this project demands a user; name one in X-User-Id or user_id.", code="user_required"
+        )
+    return who
+
+
+def user_forbidden(field: str) -> Forbidden:
+    """Return the error for a key that acts for another user."""
+    return Forbidden(f"{field}: this key acts for another user.", code="user_forbidden")
+
+
+def require_own(who: Principal, row_user: str, what: str) -> None:
+    """Raise Forbidden when the caller acts for a user, and the row is common to all users."""
+    if who.user_id not in (EVERY_USER, row_user):
+        raise shared_read_only(what)
+
+
+def shared_read_only(what: str) -> Forbidden:
+    """Return the error for a user who would change what is common to all users."""
+    return Forbidden(
+        f"{what} is common to all users, who can only read it; change it without a user.", code="shared_read_only"
+    )
 
 
 def require_whole_tenant(who: Principal, what: str) -> None:

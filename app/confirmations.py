@@ -32,7 +32,9 @@ class Confirmation:
         self._signer = signer
         self._token = token
         given = sorted((name, str(value)) for name, value in request.items() if value is not None)
-        self._binding = msgspec.json.encode([who.tenant_id, who.project_id, who.key_id, action, given]).decode()
+        self._binding = msgspec.json.encode(
+            [who.tenant_id, who.project_id, who.key_id, who.user_id, action, given]
+        ).decode()
 
     def issue(self, ids: Iterable[str]) -> str | None:
         """Return the token that confirms the deletion of these rows; None when they are too few to need one."""

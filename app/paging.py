@@ -101,7 +101,9 @@ class Page:
         self.include_total = include_total
         self._signer = signer
         given = sorted((key, str(value)) for key, value in filters.items() if value is not None)
-        self._binding = msgspec.json.encode([who.tenant_id, who.project_id, who.key_id, name, given]).decode()
+        self._binding = msgspec.json.encode(
+            [who.tenant_id, who.project_id, who.key_id, who.user_id, name, given]
+        ).decode()
         self.after: list[Any] | None = None if cursor is None else signer.open(cursor, binding=self._binding)
 
     def cut(self, rows: list[Row], *, key: Callable[[Row], list[Any]]) -> tuple[list[Row], str | None]:

@@ -5,6 +5,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     ForeignKeyConstraint,
+    Index,
     Integer,
     PrimaryKeyConstraint,
     SmallInteger,
@@ -15,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 # The summary of an entity in one scope and garden; rebuilt when its facts change.
@@ -35,11 +36,13 @@ memory_cards = Table(
     Column("omitted", Integer, nullable=False),
     Column("built_at", DateTime(timezone=True), nullable=False, comment="the time its facts were read at"),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "card_id"),
     ForeignKeyConstraint(
         ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
     ),
     UniqueConstraint("tenant_id", "project_id", "entity_id", "scope", "owner_key", name="memory_cards_place_key"),
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    Index("memory_cards_user_idx", "tenant_id", "project_id", "user_id", postgresql_where=text("user_id <> ''")),
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
 )

@@ -30,20 +30,20 @@ from app.errors import Unavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-SET_SCOPE = text("SELECT set_scope(:tenant, :project, :agent, CAST(:gardens AS uuid[]), :reach)")
-SET_SCOPE_INLINE = "SELECT set_scope(%s, %s, %s, %s::uuid[], %s)"
+SET_SCOPE = text("SELECT set_scope(:tenant, :project, :agent, CAST(:gardens AS uuid[]), :reach, :user)")
+SET_SCOPE_INLINE = "SELECT set_scope(%s, %s, %s, %s::uuid[], %s, %s)"
 UNREACHABLE = "The database cannot be reached; try again shortly."
 
 
 class Scoped(Protocol):
     """Anything with a scope."""
 
-    def arguments(self) -> tuple[str, str, str, list[str], str]: ...
+    def arguments(self) -> tuple[str, str, str, list[str], str, str]: ...
 
 
 def scope_parameters(who: Scoped) -> dict[str, Any]:
     """Return the parameters of SET_SCOPE."""
-    return dict(zip(("tenant", "project", "agent", "gardens", "reach"), who.arguments(), strict=True))
+    return dict(zip(("tenant", "project", "agent", "gardens", "reach", "user"), who.arguments(), strict=True))
 
 
 class Session:

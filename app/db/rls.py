@@ -30,6 +30,16 @@ _SUPPRESSION = (
     "((suppression = 0) OR ((suppression = 2) AND (( SELECT current_setting('app.reach'::text, true) "
     "AS current_setting) = 'legal_hold'::text)))"
 )
+# '' is what all users share, '*' is every user's: an unset setting shows what all share, and nothing of a user.
+_USER = (
+    "((user_id = ''::text) OR (user_id = ( SELECT current_setting('app.user_id'::text, true) AS current_setting)) "
+    "OR (( SELECT current_setting('app.user_id'::text, true) AS current_setting) = '*'::text))"
+)
+# A user writes rows of their own; what all users share is written without a user.
+_USER_WRITES = (
+    "((user_id = ( SELECT current_setting('app.user_id'::text, true) AS current_setting)) "
+    "OR (( SELECT current_setting('app.user_id'::text, true) AS current_setting) = '*'::text))"
+)
 _HOLD = "(( SELECT current_setting('app.reach'::text, true) AS current_setting) = 'legal_hold'::text)"
 
 
@@ -55,9 +65,17 @@ class Rule(StrEnum):
     """As VOCABULARY, except suppressed rows; written rows belong to the current project, or to every project."""
     CUSTODY = "custody"
     """As PROJECT, visible only with reach legal_hold."""
+    USER_MEMORY = "user_memory"
+    """As MEMORY, except rows of other users."""
+    USER_NAMES = "user_names"
+    """As NAMES, except rows of other users."""
+    USER_JOURNAL = "user_journal"
+    """As JOURNAL, except rows of other users."""
+    USER_JOBS = "user_jobs"
+    """As REACH, except rows of other users."""
 
 
-EXPRESSIONS: dict[Rule, str] = {
+_EXPRESSIONS: dict[Rule, str] = {
     Rule.TENANT: _TENANT,
     Rule.PROJECT: f"({_TENANT} AND {_PROJECT})",
     Rule.REACH: f"({_TENANT} AND ({_PROJECT} OR {_REACH}))",
@@ -68,12 +86,26 @@ EXPRESSIONS: dict[Rule, str] = {
     Rule.VOCABULARY: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}))",
     Rule.OBJECTS: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
 }
+EXPRESSIONS: dict[Rule, str] = {
+    **_EXPRESSIONS,
+    Rule.USER_MEMORY: f"{_EXPRESSIONS[Rule.MEMORY][:-1]} AND {_USER})",
+    Rule.USER_NAMES: f"{_EXPRESSIONS[Rule.NAMES][:-1]} AND {_USER})",
+    Rule.USER_JOURNAL: f"{_EXPRESSIONS[Rule.JOURNAL][:-1]} AND {_USER})",
+    Rule.USER_JOBS: f"{_EXPRESSIONS[Rule.REACH][:-1]} AND {_USER})",
+}
 # Which rows may be written, where that differs from which may be read.
-CHECKS: dict[Rule, str] = {
+_CHECKS: dict[Rule, str] = {
     **EXPRESSIONS,
     Rule.MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
     Rule.NAMES: f"({_TENANT} AND {_PROJECT})",
     Rule.OBJECTS: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT}))",
+}
+CHECKS: dict[Rule, str] = {
+    **_CHECKS,
+    Rule.USER_MEMORY: f"{_CHECKS[Rule.MEMORY][:-1]} AND {_USER_WRITES})",
+    Rule.USER_NAMES: f"{_CHECKS[Rule.NAMES][:-1]} AND {_USER_WRITES})",
+    Rule.USER_JOURNAL: f"{_CHECKS[Rule.JOURNAL][:-1]} AND {_USER_WRITES})",
+    Rule.USER_JOBS: f"{_CHECKS[Rule.REACH][:-1]} AND {_USER})",
 }
 
 

@@ -17,7 +17,7 @@ MAX_TAGS = 50
 TAG_LENGTH = 64
 REREAD = "the document was read again"
 # Columns that notes and links take over from their document.
-OWNERSHIP = ("project_id", "agent_id", "scope", "garden_id")
+OWNERSHIP = ("project_id", "agent_id", "scope", "garden_id", "user_id")
 
 
 class DocumentGone(Exception):

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     DateTime,
+    Select,
     Text,
     Uuid,
     and_,
@@ -25,6 +26,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.types import NullType
 
 from app.db.database import Row, Session
+from app.db.scope import Scope
+from app.db.users import newest
 from app.documents.tables import document_notes, documents
 from app.notes.schemas import NoteRead
 
@@ -47,7 +50,7 @@ memory_notes = table(
 )
 
 COLUMNS = (
-    "document_id", "source_type", "source_url", "title", "tags", "scope", "garden_id", "agent_id", "author",
+    "document_id", "source_type", "source_url", "title", "tags", "scope", "garden_id", "agent_id", "user_id", "author",
     "occurred_at", "content_type", "content_bytes", "chunks_total", "chunks_done", "notes_created",
     "notes_deduplicated", "job_id", "created_at", "updated_at", "completed_at",
 )  # fmt: skip
@@ -114,9 +117,11 @@ def select_titles(*, tenant_id: str, document_ids: list[str]) -> Any:
     )
 
 
-def select_documents(*, tenant_id: str, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
+def select_documents(
+    who: Scope, *, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int
+) -> Select[Any]:
     """Select live documents that the caller can see, newest first."""
-    conditions: list[Any] = [c.tenant_id == tenant_id, c.deleted_at.is_(None)]
+    conditions: list[Any] = [c.tenant_id == who.tenant_id, c.deleted_at.is_(None)]
     for name in ("source_type", "scope", "garden_id", "agent_id"):
         if (value := filters.get(name)) is not None:
             conditions.append(c[name] == value)
@@ -125,13 +130,8 @@ def select_documents(*, tenant_id: str, filters: dict[str, Any], after: tuple[da
     if after is not None:
         position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
         conditions.append(tuple_(c.created_at, c.document_id) < position)
-    return (
-        select(*_columns)
-        .select_from(_with_job)
-        .where(*conditions)
-        .order_by(c.created_at.desc(), c.document_id.desc())
-        .limit(limit)
-    )
+    found = select(*_columns).select_from(_with_job).where(*conditions)
+    return newest(found, (c.created_at, c.document_id), c.user_id, who, limit=limit)
 
 
 def select_chunks(*, tenant_id: str, document_id: str, after: int | None, limit: int) -> Any:

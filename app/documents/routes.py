@@ -7,6 +7,7 @@ from litestar import Response, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
+from app.access import as_user
 from app.confirmations import Confirmation
 from app.documents import service
 from app.documents.fetcher import FetchRules
@@ -29,12 +30,13 @@ from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Limi
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
+CREATE = Access(work="write", scopes=("notes:write",), user_in_body=True)
 Rules = NamedDependency[SkipValidation[FetchRules]]
 
 
 @post(
     "/documents",
-    opt={"access": WRITE},
+    opt={"access": CREATE},
     summary="Create a document",
     tags=["documents"],
     responses=also(
@@ -52,6 +54,7 @@ async def create_document(
     Returns 413 `document_too_large` over the project's document_max_content_bytes. A URL that cannot be fetched is
     refused at once: 400 `document_url_invalid`, 403 `document_fetch_refused` or `document_fetch_off`.
     """
+    who = as_user(who, data.user_id)
     return respond(
         await idempotent.run(
             db, who, lambda session: service.create_document(session, who, data=data, rules=fetch_rules)

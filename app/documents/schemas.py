@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from app.notes.schemas import NoteRead, ShortText, Tags
-from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+from app.tenancy.schemas import Create, Moment, Read, UserId, Visibility, VisibilityIn
 
 SourceType = Literal["text", "markdown", "html", "pdf", "url"]
 DocumentStatus = Literal["queued", "extracting", "chunking", "embedding", "indexing", "done", "failed"]
@@ -36,6 +36,8 @@ class DocumentCreate(Create, frozen=True, kw_only=True):
     tags: Tags = msgspec.field(default_factory=list)
     scope: VisibilityIn = "project_shared"
     garden_id: UUID | None = None
+    user_id: UserId | None = None
+    """The end user whose memory it is; absent: X-User-Id, or common to all users."""
     author: ShortText | None = None
     """Who wrote it."""
     occurred_at: Moment | None = None
@@ -51,6 +53,8 @@ class DocumentRead(Read, frozen=True, kw_only=True):
     scope: Visibility
     garden_id: UUID | None
     agent_id: str
+    user_id: str | None
+    """The end user whose memory it is; null is common to all users."""
     author: str | None
     occurred_at: datetime
     content_type: str | None

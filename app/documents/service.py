@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from app.access import Principal, new_id, require_project
+from app.access import Principal, new_id, require_own, require_project
 from app.audit import events as audit
 from app.confirmations import Confirmation
 from app.db.database import Database, Row, Session
@@ -72,6 +72,7 @@ def _new_row(who: Principal, data: DocumentCreate, rules: FetchRules, settings: 
         "agent_id": who.agent_id,
         "scope": scope,
         "garden_id": garden_id,
+        "user_id": who.owner_user,
         "owner_key": notes.owner_key(who, scope=scope, garden_id=garden_id),
         **read_source(data, rules, settings.document_max_content_bytes),
         "title": None if data.title is None else " ".join(data.title.split()) or None,
@@ -107,6 +108,7 @@ async def _read(session: Session, who: Principal, document_id: str) -> Row:
 
 def _present(row: Row) -> DocumentRead:
     fields: dict[str, Any] = {name: row[name] for name in DocumentRead.__struct_fields__}
+    fields["user_id"] = row["user_id"] or None
     for name in ("document_id", "garden_id", "job_id"):
         fields[name] = None if fields[name] is None else UUID(str(fields[name]))
     return DocumentRead(**fields)
@@ -145,7 +147,7 @@ async def list_documents(db: Database, who: Principal, *, filters: dict[str, Any
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
     after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-    statement = queries.select_documents(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
+    statement = queries.select_documents(who, filters=filters, after=after, limit=page.limit + 1)
     rows, next_cursor = page.cut(
         await db.fetch(who, statement), key=lambda row: [row["created_at"].isoformat(), str(row["document_id"])]
     )
@@ -224,6 +226,7 @@ async def _lock(session: Session, who: Principal, document_id: UUID) -> Row:
     document = await queries.lock_document(session, tenant_id=who.tenant_id, document_id=str(document_id))
     if document is None or document["project_id"] != who.project_id:
         raise document_not_found()
+    require_own(who, document["user_id"], "The document")
     if document["garden_id"] is not None:
         garden = UUID(str(document["garden_id"]))
         await gardens.require_writable(session, who, garden_id=garden, existing=True)

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 _SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
@@ -33,7 +33,12 @@ documents = Table(
     Column("agent_id", Text, nullable=False),
     Column("scope", Text, nullable=False),
     Column("garden_id", Uuid(as_uuid=False), nullable=True),
-    Column("owner_key", Text, nullable=False, comment="the agent under agent_private, else the garden, else nothing"),
+    Column(
+        "owner_key",
+        Text,
+        nullable=False,
+        comment="the agent under agent_private, the garden and the user",
+    ),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     Column("source_type", Text, nullable=False),
     Column("source_url", Text, nullable=True),
@@ -61,11 +66,17 @@ documents = Table(
     Column("updated_at", DateTime(timezone=True), nullable=False),
     Column("completed_at", DateTime(timezone=True), nullable=True),
     Column("deleted_at", DateTime(timezone=True), nullable=True),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "document_id"),
     CheckConstraint(_SCOPES, name="scope"),
     CheckConstraint("source_type IN ('text', 'markdown', 'html', 'pdf', 'url')", name="source_type"),
     CheckConstraint(
         "status IN ('queued', 'extracting', 'chunking', 'embedding', 'indexing', 'done', 'failed')", name="status"
+    ),
+    Index(
+        "documents_user_idx",
+        *("tenant_id", "project_id", "user_id", "created_at", "document_id"),
+        postgresql_where=text("user_id <> ''"),
     ),
     Index("documents_list_idx", "tenant_id", "project_id", "created_at", "document_id"),
     Index(
@@ -75,7 +86,7 @@ documents = Table(
         "content_hash",
         postgresql_where=text("deleted_at IS NULL AND content_hash IS NOT NULL"),
     ),
-    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 # Which notes are a document's chunks, in order.
@@ -92,6 +103,7 @@ document_notes = Table(
     Column("garden_id", Uuid(as_uuid=False), nullable=True),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     Column("owned", Boolean, nullable=False, comment="made for this document, and deleted with it"),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "document_id", "chunk_index"),
     ForeignKeyConstraint(
         ["tenant_id", "document_id"], ["documents.tenant_id", "documents.document_id"], ondelete="CASCADE"
@@ -101,7 +113,7 @@ document_notes = Table(
     ),
     CheckConstraint(_SCOPES, name="scope"),
     Index("document_notes_note_idx", "tenant_id", "note_id"),
-    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 # Which documents mention an entity; found for a tombstone and removed with it.
@@ -114,6 +126,7 @@ document_entity_mentions = Table(
     Column("entity_id", Uuid(as_uuid=False), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "document_id", "entity_id"),
     ForeignKeyConstraint(
         ["tenant_id", "document_id"], ["documents.tenant_id", "documents.document_id"], ondelete="CASCADE"
@@ -122,5 +135,5 @@ document_entity_mentions = Table(
         ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
     ),
     Index("document_entity_mentions_entity_idx", "tenant_id", "entity_id", "document_id"),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
+    info={"rls": Rule.USER_NAMES, "grants": "SELECT"},
 )

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 # The kinds of units that are embedded.
@@ -64,11 +64,13 @@ embeddings = Table(
     Column("text_hash", LargeBinary, nullable=False, comment="of the text it was made of"),
     Column("embedded_at", DateTime(timezone=True), nullable=False),
     Column("vector", VECTOR(), nullable=False),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "model_id", "view", "owner_kind", "owner_id"),
     CheckConstraint(_KINDS, name="owner_kind"),
     CheckConstraint(_VIEWS, name="view"),
+    Index("embeddings_user_idx", "tenant_id", "project_id", "user_id", "model_id", "owner_kind", "view"),
     postgresql_partition_by="HASH (tenant_id)",
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
 )
 
 # Units to embed, queued in the transaction that changes them; one row for each unit and model.

@@ -10,12 +10,13 @@ from app.prompt_text import visible
 
 
 def job_principal(job: Job) -> Principal:
-    """Return the caller that a job acts as: the note's agent, in the note's garden."""
+    """Return the caller that a job acts as: the note's agent, in the note's garden, for the note's user."""
     garden = job.payload.get("garden_id")
     return Principal(
         tenant_id=job.scope.tenant_id,
         project_id=job.scope.project_id,
         agent_id=job.scope.agent_id,
+        user_id=job.user_id,
         gardens=() if garden is None else (str(garden),),
         key_id=PIPELINE,
         kind="agent",

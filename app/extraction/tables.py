@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 # Proposed changes of notes that need a decision; hidden when the source or the target note is.
@@ -47,6 +47,7 @@ memory_reviews = Table(
     Column("decision_reason", Text, nullable=True),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("decided_at", DateTime(timezone=True), nullable=True),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "review_id"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
@@ -57,10 +58,11 @@ memory_reviews = Table(
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
     CheckConstraint("action IN ('update', 'delete')", name="action"),
     CheckConstraint("status IN ('pending', 'approved', 'rejected')", name="status"),
+    Index("memory_reviews_user_idx", "tenant_id", "project_id", "user_id", postgresql_where=text("user_id <> ''")),
     Index("memory_reviews_list_idx", "tenant_id", "project_id", "created_at", "review_id"),
     Index("memory_reviews_note_idx", "tenant_id", "note_id"),
     Index("memory_reviews_target_idx", "tenant_id", "target_note_id"),
-    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 llm_calls = Table(

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import Principal, new_id
+from app.access import Principal, as_user, new_id
 from app.db.database import Row
 from app.errors import BadRequest
 from app.facts.clock import HybridClock
@@ -35,6 +35,10 @@ class Drafts:
 
     def add(self, index: int, data: FactCreate) -> None:
         """Check one fact and add it; raise BadRequest and add nothing when it is invalid."""
+        if data.user_id is not None and as_user(self._who, data.user_id).user_id != self._who.user_id:
+            raise BadRequest(
+                "user_id: all facts of a batch have one user; name them beside the facts.", code="user_mismatch"
+            )
         subject = _one_of(data, "subject", "entity", "entity_uri")
         predicate = _one_of(data, "predicate", "relation")
         valid_to = _end(data)

@@ -10,7 +10,8 @@ from app.read_context import ReadContext
 
 # Set the scope and write facts in one round trip.
 PUT_FACTS = (
-    "SELECT * FROM put_facts(%s, %s, %s, %s::uuid[], %s, %s::json, %s::json, %s::json, %s::json, %s::json, %s, %s, %s)"
+    "SELECT * FROM put_facts(%s, %s, %s, %s::uuid[], %s, %s, "
+    "%s::json, %s::json, %s::json, %s::json, %s::json, %s, %s, %s)"
 )
 # Write facts inside a transaction that has its scope.
 WRITE_FACTS = text(
@@ -132,7 +133,7 @@ _FACT = """
     SELECT f.fact_id, f.subject_entity_id AS subject_id, s.canonical AS subject_name, s.kind AS subject_kind,
            f.predicate_id, p.canonical AS predicate_name, p.status AS predicate_status,
            p.cardinality AS predicate_cardinality, f.object_entity_id AS object_id, o.canonical AS object_name,
-           o.kind AS object_kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.source,
+           o.kind AS object_kind, f.object_value, f.value_type, f.scope, f.garden_id, f.agent_id, f.user_id, f.source,
            f.source_trust, f.confidence_then AS confidence, f.valid_from, nullif(f.ends, 'infinity') AS valid_to,
            f.created_at, {closed} AS closed_at, {retracted} AS retracted_at,
            coalesce(

@@ -57,6 +57,7 @@ def present_fact(row: Row) -> FactRead:
         scope=row["scope"],
         garden_id=row["garden_id"],
         agent_id=row["agent_id"],
+        user_id=row["user_id"] or None,
         source=row["source"],
         source_trust=row["source_trust"],
         confidence=row["confidence"],

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import Principal, require_project
+from app.access import Principal, require_project, shared_read_only
 from app.db.database import Database, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, Unprocessable
@@ -112,6 +112,8 @@ def _check_refusal(refused: str | None, bound: Any) -> None:
         return
     if refused == "garden_forbidden":
         raise Forbidden("Readers of a garden cannot write to it.", code="garden_forbidden")
+    if refused == "shared_read_only":
+        raise shared_read_only("The fact")
     if refused == "already_retracted":
         raise Conflict("This fact has been retracted already.", code="already_retracted")
     if refused == "valid_to_too_early":

@@ -7,7 +7,7 @@ import msgspec
 from litestar import Response, Router, get, patch, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from app.access import Principal
+from app.access import Principal, as_user
 from app.db.database import Database
 from app.errors import BadRequest
 from app.facts import provenance, reads, retractions, writes
@@ -38,23 +38,27 @@ from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, 
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
+WRITE_AS_USER = Access(work="write", scopes=("facts:write",), user_in_body=True)
 WRITTEN = also(200, FactWritten, "The same fact is believed already; the evidence was added to it.")
 
 
-@post("/facts", opt={"access": WRITE}, summary="Write a fact", tags=["facts"], responses=WRITTEN)
+@post("/facts", opt={"access": WRITE_AS_USER}, summary="Write a fact", tags=["facts"], responses=WRITTEN)
 async def post_fact(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[FactCreate]) -> Response[FactWritten]:
     """Entities and the predicate are found or created by name. 201 when the fact is new, with the facts it superseded
     and the conflicts it caused; 200 when it is believed already."""
     return await _write_fact(db, who, idempotent, data)
 
 
-@put("/facts", opt={"access": WRITE}, status_code=201, summary="Write a fact", tags=["facts"], responses=WRITTEN)
+@put(
+    "/facts", opt={"access": WRITE_AS_USER}, status_code=201, summary="Write a fact", tags=["facts"], responses=WRITTEN
+)
 async def put_fact(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[FactCreate]) -> Response[FactWritten]:
     """The same as POST."""
     return await _write_fact(db, who, idempotent, data)
 
 
 async def _write_fact(db: Database, who: Principal, idempotent: IdempotentRequest, data: FactCreate) -> Response[Any]:
+    who = as_user(who, data.user_id)
     # Without a key to store the response under, one round trip does all.
     if not idempotent.has_key:
         return respond(encode_outcome(await writes.write_fact(db, who, data=data)))
@@ -64,9 +68,10 @@ async def _write_fact(db: Database, who: Principal, idempotent: IdempotentReques
     return respond(done)
 
 
-@post("/facts/batch", opt={"access": WRITE}, status_code=200, summary="Write many facts", tags=["facts"])
+@post("/facts/batch", opt={"access": WRITE_AS_USER}, status_code=200, summary="Write many facts", tags=["facts"])
 async def write_facts(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[FactBatch]) -> Response[FactBatchDone]:
     """Up to 1,000 in one transaction, in order: all or none by default; `atomic: false` returns a result for each."""
+    who = as_user(who, data.user_id)
     if not idempotent.has_key:
         return respond(encode_outcome(await writes.write_facts(db, who, data=data)))
     prepared = await writes.prepare_facts(db, who, data=data)
@@ -200,10 +205,10 @@ async def retract_fact(db: Db, who: Who, fact_id: FromPath[UUID], data: JSONBody
     return await retractions.retract_fact(db, who, fact_id=fact_id, data=data)
 
 
-@post("/facts/retract", opt={"access": WRITE}, status_code=200, summary="Retract many facts", tags=["facts"])
+@post("/facts/retract", opt={"access": WRITE_AS_USER}, status_code=200, summary="Retract many facts", tags=["facts"])
 async def retract_facts(db: Db, who: Who, data: JSONBody[FactsRetract]) -> FactsRetracted:
     """All facts of a subject, a predicate and a scope that the caller can see."""
-    return await retractions.retract_facts(db, who, data=data)
+    return await retractions.retract_facts(db, as_user(who, data.user_id), data=data)
 
 
 handlers: list[Any] = [

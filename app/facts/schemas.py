@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from app.batches import ItemError
 from app.facts.values import ValueType
 from app.paging import Total
-from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+from app.tenancy.schemas import Create, Moment, Read, UserId, Visibility, VisibilityIn
 
 Kind = Annotated[str, Meta(min_length=1, max_length=64, description="person, company, city, ...")]
 Reason = Annotated[str, Meta(min_length=1, max_length=500)]
@@ -35,6 +35,8 @@ class EntityCreate(Create, frozen=True, kw_only=True):
     kind: Kind | None = None
     aliases: Annotated[list[str], Meta(max_length=100)] = msgspec.field(default_factory=list)
     """Other names for it."""
+    user_id: UserId | None = None
+    """The end user whose entity it is; absent: X-User-Id, or common to all users."""
 
 
 class AliasCreate(Create, frozen=True, kw_only=True):
@@ -82,6 +84,8 @@ class EntityRead(Read, frozen=True, kw_only=True):
     canonical: str
     kind: str | None
     aliases: list[str]
+    user_id: str | None
+    """The end user whose entity it is; null is common to all users."""
     object_canonical_id: UUID | None
     """The object that stands for it, if one does that the caller can see."""
     created_at: datetime
@@ -218,6 +222,8 @@ class FactCreate(Create, frozen=True, kw_only=True):
     """An object; words alone are refused, since they could mean an entity or a value."""
     scope: VisibilityIn = "project_shared"
     garden_id: UUID | None = None
+    user_id: UserId | None = None
+    """The end user whose memory it is; absent: X-User-Id, or common to all users."""
     source: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
     confidence: Confidence = 1.0
     """0 denies the fact: the same one, if it is believed, is retracted; otherwise 400 `confidence_zero`."""
@@ -252,6 +258,8 @@ class FactsRetract(Create, frozen=True, kw_only=True):
     subject: str | EntityRef
     predicate: str
     scope: VisibilityIn = "project_shared"
+    user_id: UserId | None = None
+    """The end user whose facts are meant; absent: X-User-Id, or common ones."""
     reason: Reason | None = None
 
 
@@ -271,6 +279,8 @@ class FactRead(Read, frozen=True, kw_only=True):
     scope: Visibility
     garden_id: UUID | None
     agent_id: str
+    user_id: str | None
+    """The end user whose fact it is; null is common to all users."""
     source: str | None
     source_trust: float
     confidence: float
@@ -303,6 +313,8 @@ class FactWritten(Read, frozen=True, kw_only=True):
 class FactBatch(Create, frozen=True, kw_only=True):
     facts: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     """Up to 1,000, each as the body of POST /v1/facts."""
+    user_id: UserId | None = None
+    """The end user whose facts these are, the same for all; absent: X-User-Id, or common to all users."""
     atomic: bool = True
     """Any error, and nothing is written; false: each on its own, with a result for each."""
 

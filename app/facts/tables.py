@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 from app.facts.columns import id_column, time_column
 
@@ -43,7 +43,12 @@ graph_facts = Table(
     Column("agent_id", Text, nullable=False),
     Column("scope", Text, nullable=False),
     id_column("garden_id", nullable=True),
-    Column("owner_key", Text, nullable=False, comment="the agent under agent_private, else the garden, else nothing"),
+    Column(
+        "owner_key",
+        Text,
+        nullable=False,
+        comment="the agent under agent_private, the garden and the user",
+    ),
     id_column("subject_entity_id"),
     Column("predicate", Text, nullable=False, comment="as the writer called it"),
     id_column("predicate_id"),
@@ -77,6 +82,7 @@ graph_facts = Table(
     Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
     Column("terms", TSVECTOR, nullable=False, server_default=text("''::tsvector")),
     Column("terms_length", Integer, Computed("count_terms(terms)", persisted=True), nullable=True),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "fact_id"),
     ForeignKeyConstraint(["tenant_id", "subject_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
     ForeignKeyConstraint(["tenant_id", "object_entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
@@ -146,7 +152,7 @@ graph_facts = Table(
     # Each term is prefixed with its tenant and project: see lexical_keys.
     Index(
         "graph_facts_terms_idx",
-        text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
+        text("owned_keys(tenant_id, project_id, user_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
         # A pending list filled by one tenant's bulk load would slow down the searches of others.
         postgresql_with={"fastupdate": "off"},
@@ -157,8 +163,9 @@ graph_facts = Table(
         *("tenant_id", "project_id", "source", "created_at"),
         postgresql_where=text("source IS NOT NULL"),
     ),
+    Index("graph_facts_user_idx", "tenant_id", "project_id", "user_id", "created_at", "fact_id"),
     Index("graph_facts_open_idx", "tenant_id", "project_id", "created_at", "fact_id", postgresql_where=text(_OPEN)),
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
 )
 
 
@@ -171,7 +178,8 @@ def _log(name: str, *columns: Any) -> Table:
         Column("project_id", Text, nullable=False),
         *columns,
         Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
-        info={"rls": Rule.NAMES, "grants": "SELECT"},
+        user_column(),
+        info={"rls": Rule.USER_NAMES, "grants": "SELECT"},
     )
 
 
@@ -308,13 +316,14 @@ fact_retractions = Table(
         nullable=True,
         comment="when a note that supports the fact was recovered",
     ),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "retraction_id"),
     ForeignKeyConstraint(
         ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
     ),
     CheckConstraint("kind IN ('retracted', 'corrected', 'merged', 'decayed', 'resolved', 'note_deleted')", name="kind"),
     Index("fact_retractions_fact_idx", "tenant_id", "fact_id"),
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
 )
 
 fact_derivations = Table(
@@ -327,11 +336,12 @@ fact_derivations = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("kind", Text, nullable=False, server_default=text("'derived'")),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "fact_id", "source_hash", "kind"),
     ForeignKeyConstraint(
         ["tenant_id", "fact_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
     ),
     CheckConstraint("kind IN ('derived', 'resolves')", name="kind"),
     Index("fact_derivations_source_idx", "tenant_id", "source_hash"),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
+    info={"rls": Rule.USER_NAMES, "grants": "SELECT"},
 )

@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 # What a traversal and the policy read of an edge; included in the indexes so that the table itself is not read.
@@ -55,6 +55,7 @@ entity_edges = Table(
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     Column("weighed_at", DateTime(timezone=True), nullable=True, comment="when its confidence last changed"),
     Column("decayed_at", DateTime(timezone=True), nullable=True, comment="when it last lost confidence to time"),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "edge_id"),
     ForeignKeyConstraint(
         ["tenant_id", "edge_id"], ["graph_facts.tenant_id", "graph_facts.fact_id"], ondelete="CASCADE"
@@ -69,5 +70,5 @@ entity_edges = Table(
         *("tenant_id", "project_id", "object_entity_id", "scope", "confidence", "edge_id"),
         postgresql_include=["subject_entity_id", *_TRAVERSED],
     ),
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
 )

@@ -55,6 +55,7 @@ async def enqueue_all(session: Session, who: Scope, *, jobs: Sequence[NewJob]) -
             "job_id": new_id(),
             "project_id": who.project_id,
             "agent_id": who.agent_id,
+            "user_id": who.owner_user,
             "kind": job.kind,
             "payload": job.payload,
             "priority": job.priority,

@@ -54,6 +54,8 @@ class Job:
         self.payload: dict[str, Any] = row["payload"]
         self.attempt: int = row["attempts"]
         self.max_attempts: int = row["max_attempts"]
+        self.user_id: str = row["user_id"]
+        """The user whose memory the job is about; empty: all users."""
         self.waited: float = row["waited"].total_seconds()
         self.scope = Scope(
             tenant_id=row["tenant_id"],
@@ -88,6 +90,7 @@ class Job:
             "tenant_id": self.scope.tenant_id,
             "project_id": self.scope.project_id,
             "agent_id": self.scope.agent_id,
+            "user_id": self.user_id,
         }
         return Job(self.db, self.owner, row)
 

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 # No foreign key to tenant or project: every write enqueues, and each would lock that one row for its transaction.
@@ -43,6 +43,7 @@ jobs = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("started_at", DateTime(timezone=True), nullable=True),
     Column("finished_at", DateTime(timezone=True), nullable=True),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "job_id"),
     CheckConstraint(
         "status IN ('pending', 'leased', 'completed', 'failed', 'dead', 'cancelled')",
@@ -61,6 +62,7 @@ jobs = Table(
         postgresql_nulls_not_distinct=True,
         postgresql_where=text("status IN ('pending', 'leased') AND dedupe_key IS NOT NULL"),
     ),
+    Index("jobs_user_idx", "tenant_id", "project_id", "user_id", postgresql_where=text("user_id <> ''")),
     Index("jobs_due_idx", "tenant_id", "kind", "available_at", postgresql_where=text("status = 'pending'")),
     Index(
         "jobs_turn_idx",
@@ -81,5 +83,5 @@ jobs = Table(
         postgresql_where=text("status IN ('completed', 'cancelled')"),
     ),
     Index("jobs_lost_idx", "tenant_id", "finished_at", postgresql_where=text("status IN ('dead', 'failed')")),
-    info={"rls": Rule.REACH, "grants": "SELECT, INSERT, UPDATE, DELETE"},
+    info={"rls": Rule.USER_JOBS, "grants": "SELECT, INSERT, UPDATE, DELETE"},
 )

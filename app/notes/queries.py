@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    Select,
     Text,
     Uuid,
     and_,
@@ -24,12 +25,14 @@ from sqlalchemy.exc import IntegrityError
 from app.access import Principal
 from app.db.database import Row, Session
 from app.db.inserts import as_parameter, insert_rows
+from app.db.scope import EVERY_USER
+from app.db.users import newest
 from app.errors import Conflict
 from app.notes.tables import memory_history, memory_notes
 
 COLUMNS = (
-    "note_id", "content", "type", "tags", "scope", "garden_id", "agent_id", "author", "occurred_at", "thread_id",
-    "position", "pinned", "extraction_status", "version", "derived_from", "confidence", "extraction_model",
+    "note_id", "content", "type", "tags", "scope", "garden_id", "agent_id", "user_id", "author", "occurred_at",
+    "thread_id", "position", "pinned", "extraction_status", "version", "derived_from", "confidence", "extraction_model",
     "created_at", "updated_at",
 )  # fmt: skip
 _columns = [memory_notes.c[name] for name in COLUMNS]
@@ -149,14 +152,17 @@ def select_named(*, tenant_id: str, note_ids: list[str]) -> Any:
     return select(*_columns).where(c.tenant_id == tenant_id, c.note_id.in_(note_ids), c.deleted_at.is_(None))
 
 
-def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int) -> Any:
+def select_notes(
+    who: Principal, *, filters: dict[str, Any], after: tuple[datetime, str] | None, limit: int
+) -> Select[Any]:
     """Select live notes that the caller can see, newest first."""
     c = memory_notes.c
-    conditions = _matching(tenant_id, filters)
+    conditions = _matching(who.tenant_id, filters)
     if after is not None:
         position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
         conditions.append(tuple_(c.created_at, c.note_id) < position)
-    return select(*_columns).where(and_(*conditions)).order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
+    found = select(*_columns).where(and_(*conditions))
+    return newest(found, (c.created_at, c.note_id), c.user_id, who, limit=limit)
 
 
 def _matching(tenant_id: str, filters: dict[str, Any]) -> list[Any]:
@@ -184,6 +190,8 @@ async def list_matching(
     """
     c = memory_notes.c
     conditions = [*_matching(who.tenant_id, filters), c.project_id == who.project_id]
+    if who.user_id != EVERY_USER:
+        conditions.append(c.user_id == who.user_id)
     if not who.is_admin:
         m = garden_members.c
         writes = select(m.garden_id).where(

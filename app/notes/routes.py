@@ -7,6 +7,7 @@ import msgspec
 from litestar import Response, Router, delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from app.access import as_user
 from app.errors import BadRequest
 from app.inputs import parse_moment
 from app.notes import forgetting, service
@@ -33,6 +34,7 @@ from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, IncludeTotal
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
+CREATE = Access(work="write", scopes=("notes:write",), user_in_body=True)
 
 Time = Annotated[
     str | None, QueryParameter(max_length=40, description="ISO 8601 with a time zone; compared with occurred_at.")
@@ -41,7 +43,7 @@ Time = Annotated[
 
 @post(
     "/notes",
-    opt={"access": WRITE},
+    opt={"access": CREATE},
     summary="Store a note",
     tags=["notes"],
     responses=also(200, NoteCreated, "A live note with the same content exists and is returned."),
@@ -64,6 +66,7 @@ async def create_note(
     Where the project has extraction enabled, `job_id` is the job that extracts the note. With `?wait=extraction` the
     response is sent when that job has ended, or after `wait_seconds`; `extraction_status` tells which.
     """
+    who = as_user(who, data.user_id)
     response = await idempotent.run(db, who, lambda session: service.create_note(session, who, data=data))
     if wait is not None:
         made = msgspec.json.decode(response.body, type=NoteCreated)
@@ -72,7 +75,7 @@ async def create_note(
     return respond(response)
 
 
-@post("/notes/batch", opt={"access": WRITE}, status_code=200, summary="Store many notes", tags=["notes"])
+@post("/notes/batch", opt={"access": CREATE}, status_code=200, summary="Store many notes", tags=["notes"])
 async def create_notes(db: Db, who: Who, idempotent: Idempotent, data: JSONBody[NoteBatch]) -> Response[NoteBatchDone]:
     """Stores up to 1,000 notes in one transaction: all or none by default, with a result for each with
     `atomic: false`."""

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from app.batches import ItemError
 from app.confirmations import MAX_TOKEN_LENGTH
 from app.paging import Total
-from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+from app.tenancy.schemas import Create, Moment, Read, UserId, Visibility, VisibilityIn
 
 NoteType = Literal[
     "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk"
@@ -31,6 +31,8 @@ class NoteCreate(Create, frozen=True, kw_only=True):
     tags: Tags = msgspec.field(default_factory=list)
     scope: VisibilityIn = "project_shared"
     garden_id: UUID | None = None
+    user_id: UserId | None = None
+    """The end user whose memory it is; absent: X-User-Id, or common to all users."""
     author: ShortText | None = None
     """Who said it."""
     occurred_at: Moment | None = None
@@ -68,6 +70,8 @@ class NoteRead(Read, frozen=True, kw_only=True):
     scope: Visibility
     garden_id: UUID | None
     agent_id: str
+    user_id: str | None
+    """The end user whose memory it is; null is common to all users."""
     author: str | None
     occurred_at: datetime
     thread_id: str | None

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import Principal, new_id, require_project
+from app.access import Principal, as_user, new_id, require_own, require_project
 from app.audit import events as audit
 from app.batches import check_size, convert_item, item_error, stop_if_atomic
 from app.db.counts import COUNT_LIMIT, count_query, count_statement
@@ -108,7 +108,8 @@ def _result(
     return NoteResult(index=index, outcome=outcome, note=present_note(note), job_id=queued.get(str(note["note_id"])))
 
 
-def _new_row(who: Principal, data: NoteCreate) -> Row:
+def _new_row(caller: Principal, data: NoteCreate) -> Row:
+    who = as_user(caller, data.user_id)
     if data.position is not None and data.thread_id is None:
         raise BadRequest("position: needs thread_id, because it is a position in a thread.")
     scope = SYNONYMS.get(data.scope, data.scope)
@@ -121,6 +122,7 @@ def _new_row(who: Principal, data: NoteCreate) -> Row:
         "agent_id": who.agent_id,
         "scope": scope,
         "garden_id": garden_id,
+        "user_id": who.owner_user,
         "owner_key": owner_key(who, scope=scope, garden_id=garden_id),
         "type": data.type,
         **_checked_content(data.content),
@@ -188,10 +190,10 @@ async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, A
     total: list[Row] | None = None
     if context.as_of is None:
         after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-        statement = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
+        statement = queries.select_notes(who, filters=filters, after=after, limit=page.limit + 1)
         found = await db.fetch(who, statement)
         if page.include_total:
-            every = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=None, limit=COUNT_LIMIT)
+            every = queries.select_notes(who, filters=filters, after=None, limit=COUNT_LIMIT)
             total = await db.fetch(who, count_statement(every))
     else:
         given = {name: value for name, value in filters.items() if value is not None}
@@ -281,6 +283,7 @@ async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: 
     note = await queries.lock_note(session, tenant_id=who.tenant_id, note_id=str(note_id))
     if note is None or (note["deleted_at"] is not None and not deleted):
         raise note_not_found()
+    require_own(who, note["user_id"], "The note")
     if note["garden_id"] is not None:
         await gardens.require_writable(session, who, garden_id=UUID(str(note["garden_id"])), existing=True)
     if deleted and note["deleted_at"] is None:

@@ -69,6 +69,7 @@ def history_event(
         "agent_id": note["agent_id"],
         "scope": note["scope"],
         "garden_id": note["garden_id"],
+        "user_id": note["user_id"],
         "event": event,
         "version": note.get("version", 1),
         "changed_by": who.agent_id,
@@ -92,6 +93,7 @@ def note_fields(row: Row) -> dict[str, Any]:
     fields["note_id"] = UUID(str(row["note_id"]))
     for name in ("garden_id", "derived_from"):
         fields[name] = None if row[name] is None else UUID(str(row[name]))
+    fields["user_id"] = row["user_id"] or None
     return fields
 
 
@@ -233,9 +235,10 @@ async def mark_extraction(session: Session, who: Principal, *, note_id: UUID, st
 
 
 def owner_key(who: Principal, *, scope: str, garden_id: str | None) -> str:
-    """Return whose duplicate checks a row belongs to: its agent when private, and its garden."""
-    # Both where both apply: a private note in a garden is no duplicate of one outside of it.
-    return " ".join(filter(None, (who.agent_id if scope == "agent_private" else "", garden_id)))
+    """Return whose duplicate checks a row belongs to: its agent when private, its garden and its user."""
+    # All that apply, as owner_key.sql has it: a private note in a garden is no duplicate of one outside of it.
+    user = who.owner_user and f"user:{who.owner_user}"
+    return " ".join(filter(None, (who.agent_id if scope == "agent_private" else "", garden_id, user)))
 
 
 def note_not_found() -> NotFound:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 TYPES = (
@@ -39,7 +39,12 @@ memory_notes = Table(
     Column("agent_id", Text, nullable=False),
     Column("scope", Text, nullable=False),
     Column("garden_id", Uuid(as_uuid=False), nullable=True),
-    Column("owner_key", Text, nullable=False, comment="the agent under agent_private, else the garden, else nothing"),
+    Column(
+        "owner_key",
+        Text,
+        nullable=False,
+        comment="the agent under agent_private, the garden and the user",
+    ),
     Column("type", Text, nullable=False),
     Column("content", Text, nullable=False),
     Column("content_hash", Text, nullable=False),
@@ -68,6 +73,7 @@ memory_notes = Table(
     Column("confidence", Double, nullable=True),
     Column("extraction_model", Text, nullable=True),
     Column("deleted_with", Uuid(as_uuid=False), nullable=True, comment="the source note whose deletion deleted it"),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "note_id"),
     CheckConstraint("scope IN ('agent_private', 'project_shared', 'org_shared', 'public')", name="scope"),
     CheckConstraint(f"type IN ({_LIST_OF_TYPES})", name="type"),
@@ -90,10 +96,10 @@ memory_notes = Table(
     Index(
         "memory_notes_hash_idx", "tenant_id", "project_id", "content_hash", postgresql_where=text("deleted_at IS NULL")
     ),
-    # Each term is prefixed with a key of its tenant and project; see lexical_keys.
+    # Each term is prefixed with a key of its tenant, project and user; see owned_keys.
     Index(
         "memory_notes_terms_idx",
-        text("lexical_keys(tenant_id, project_id, tsvector_to_array(terms))"),
+        text("owned_keys(tenant_id, project_id, user_id, tsvector_to_array(terms))"),
         postgresql_using="gin",
         # A pending list that one tenant fills in bulk would slow down the searches of all others.
         postgresql_with={"fastupdate": "off"},
@@ -131,10 +137,12 @@ memory_notes = Table(
         "tenant_id",
         "project_id",
         "thread_id",
+        "user_id",
         "position",
         postgresql_where=text("thread_id IS NOT NULL"),
     ),
-    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
+    Index("memory_notes_user_idx", "tenant_id", "project_id", "user_id", "created_at", "note_id"),
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 memory_history = Table(
@@ -159,6 +167,7 @@ memory_history = Table(
     ),
     Column("before", JSONB(none_as_null=True), nullable=True, comment="the other fields that changed, as they were"),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "history_id"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
@@ -166,7 +175,7 @@ memory_history = Table(
     CheckConstraint("event IN ('created', 'updated', 'deleted', 'recovered', 'merged', 'none', 'split')", name="event"),
     Index("memory_history_note_idx", "tenant_id", "note_id", "history_id"),
     Index("memory_history_changes_idx", "tenant_id", "project_id", postgresql_where=text("event <> 'created'")),
-    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT"},
+    info={"rls": Rule.USER_MEMORY, "grants": "SELECT, INSERT"},
 )
 
 # Which notes mention which entity; a mention is hidden when either of them is.
@@ -186,6 +195,7 @@ note_entity_mentions = Table(
         server_default=text("false"),
         comment="found in its words for a tombstone, and gone with it",
     ),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "note_id", "entity_id"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
@@ -194,5 +204,5 @@ note_entity_mentions = Table(
         ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
     ),
     Index("note_entity_mentions_entity_idx", "tenant_id", "entity_id", "note_id"),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
+    info={"rls": Rule.USER_NAMES, "grants": "SELECT"},
 )

@@ -54,7 +54,9 @@ FACTS_BY_HASH = """
       AND f.fact_hash = ANY (ARRAY(SELECT decode(h, 'hex') FROM unnest(%(hashes)s::text[]) h))
     ORDER BY f.created_at, f.fact_id"""
 # Set the scope and store a trace, in one round trip.
-RECORD_TRACE = "SELECT record_trace(%s, %s, %s, %s::uuid[], %s, %s::uuid, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s, %s)"
+RECORD_TRACE = (
+    "SELECT record_trace(%s, %s, %s, %s::uuid[], %s, %s, %s::uuid, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s, %s)"
+)
 # One trace.
 TRACE = """
     SELECT t.trace_id, t.agent_id, t.key_id, t.request, t.context, t.results, t.valid_at, t.as_of, t.created_at

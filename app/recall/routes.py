@@ -8,6 +8,7 @@ from litestar import Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
+from app.access import as_user
 from app.errors import BadRequest
 from app.inputs import invalid_body, parse_moment
 from app.recall import service, traces
@@ -30,15 +31,17 @@ from app.web.auth import Access
 from app.web.requests import AsOf, Db, HoldDenied, Who
 
 READ = Access(work="read", cost=2, scopes=("facts:read", "notes:read"))
+READ_AS_USER = Access(work="read", cost=2, scopes=("facts:read", "notes:read"), user_in_body=True)
 Dependencies = NamedDependency[SkipValidation[RecallDependencies]]
 # Litestar omits a minimum of 0 from the OpenAPI document.
 FROM_ZERO = {"minimum": 0}
 
 
-@post("/recall", opt={"access": READ}, status_code=200, summary="Recall what fits a query", tags=["recall"])
+@post("/recall", opt={"access": READ_AS_USER}, status_code=200, summary="Recall what fits a query", tags=["recall"])
 async def post_recall(db: Db, who: Who, recall_dependencies: Dependencies, data: JSONBody[RecallAsk]) -> RecallRead:
     """Returns facts and notes, the best first, as many as fit into the token budget. They are found by their words, by
     their meaning and along the graph, at the times `valid_at` and `as_of`. Only what this key may read."""
+    who = as_user(who, data.user_id)
     return await service.recall(db, who, ask=data, dependencies=recall_dependencies)
 
 

@@ -11,7 +11,7 @@ from app.cards.schemas import CardRead, ReplayedCard
 from app.facts.names import MAX_NAME, MAX_PREDICATE
 from app.facts.schemas import FactRead, TombstoneNotice
 from app.notes.schemas import NoteType
-from app.tenancy.schemas import Create, Moment, Read, Visibility, VisibilityIn
+from app.tenancy.schemas import Create, Moment, Read, UserId, Visibility, VisibilityIn
 
 Kind = Literal["facts", "notes"]
 Channel = Literal["lexical", "vector", "graph"]
@@ -75,6 +75,8 @@ class RecallAsk(Create, frozen=True, kw_only=True):
     """Only this visibility scope."""
     as_of: Annotated[str, Meta(extra_json_schema={"extra": {"format": "date-time"}})] | None = None
     """What was recorded at this time (scope history:as_of)."""
+    user_id: UserId | None = None
+    """The end user who is spoken with: what is theirs and what is common; absent: X-User-Id, or everything."""
     valid_at: Moment | None = None
     """What was valid at this time; default now, or as_of."""
     force_refresh: bool = False

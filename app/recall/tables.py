@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 
 # Number and total length of the units of a project that everybody in it may read; refreshed by a job.
@@ -64,7 +64,9 @@ recall_traces = Table(
     Column("as_of", DateTime(timezone=True), nullable=False),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "trace_id"),
+    Index("recall_traces_user_idx", "tenant_id", "project_id", "user_id", postgresql_where=text("user_id <> ''")),
     Index("recall_traces_age_idx", "tenant_id", "created_at"),
-    info={"rls": Rule.JOURNAL, "grants": "SELECT, DELETE"},
+    info={"rls": Rule.USER_JOURNAL, "grants": "SELECT, DELETE"},
 )

@@ -57,7 +57,7 @@ async def record(
     if card is not None:
         context[CARD] = msgspec.to_builtins(card)
     results = [_trace_result(result) for result in response.results]
-    tenant, project, agent, gardens, reach = who.arguments()
+    tenant, project, agent, gardens, reach, user = who.arguments()
     await db.call(
         queries.RECORD_TRACE,
         (
@@ -66,6 +66,7 @@ async def record(
             agent,
             [UUID(garden) for garden in gardens],
             reach,
+            user,
             response.trace_id,
             who.key_id,
             msgspec.json.encode(request.to_trace()).decode(),

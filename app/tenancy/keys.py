@@ -23,6 +23,7 @@ from app.access import (
     new_id,
     new_secret,
     parse_key,
+    parse_user_id,
 )
 from app.audit import events as audit
 from app.db.database import Database, Row, Session
@@ -48,6 +49,7 @@ def whoami(who: Principal) -> Whoami:
         project_id=who.project_id,
         kind=who.kind,
         agent_id=who.agent_id or None,
+        user_id=who.owner_user or None,
         key_id=UUID(who.key_id),
         scopes=sorted(who.scopes),
         gardens=sorted(who.gardens),
@@ -116,11 +118,18 @@ def _new_row(who: Principal, data: KeyCreate, tenant_id: str) -> dict[str, Any]:
         "name": data.name,
         "agent_id": data.agent_id or "admin",
         "project_id": data.project_id,
+        "user_id": None if data.user_id is None else _bound_user(data),
         "scopes": _granted_scopes(who, data),
         "rate_limits": msgspec.to_builtins(data.rate_limits),
         "created_at": datetime.now(UTC),
         "expires_at": expires_at,
     }
+
+
+def _bound_user(data: KeyCreate) -> str:
+    if data.kind != "agent":
+        raise BadRequest("user_id: only a key of kind agent can act for one user.", code="invalid_user")
+    return parse_user_id(data.user_id or "", "user_id")
 
 
 def _granted_scopes(who: Principal, data: KeyCreate) -> list[str]:
@@ -163,6 +172,7 @@ def _issued(row: dict[str, Any], tenant_id: str, secret: str) -> KeyIssued:
         kind=row["kind"],
         agent_id=row["agent_id"],
         project_id=row["project_id"],
+        user_id=row["user_id"],
         scopes=row["scopes"],
         expires_at=row["expires_at"],
     )

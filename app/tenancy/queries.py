@@ -22,8 +22,8 @@ KEY_ID_EXISTS = text("SELECT key_id_exists(CAST(:key_id AS uuid)) AS found")
 KEY_COLUMNS = [
     api_keys.c[name]
     for name in (
-        "key_id", "kind", "name", "agent_id", "project_id", "scopes", "rate_limits", "created_at", "expires_at",
-        "last_used_at", "rotated_at", "revoked_at",
+        "key_id", "kind", "name", "agent_id", "project_id", "user_id", "scopes", "rate_limits", "created_at",
+        "expires_at", "last_used_at", "rotated_at", "revoked_at",
     )
 ]  # fmt: skip
 GARDEN_COLUMNS = [

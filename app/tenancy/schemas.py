@@ -8,10 +8,18 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.access import MAX_USER_LENGTH
+
 Slug = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$(?!\n)", description="a-z, 0-9, _ and -, at most 63.")]
 GardenSlug = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)", description="a-z, 0-9 and -, at most 63.")]
 AGENT_FORM = r"^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$(?!\n)"
 AgentId = Annotated[str, Meta(pattern=AGENT_FORM, description="Letters, digits and _ . : @ -, at most 128.")]
+UserId = Annotated[
+    str,
+    Meta(
+        min_length=1, max_length=MAX_USER_LENGTH, description="Your product's id of an end user; no control characters."
+    ),
+]
 Name = Annotated[str, Meta(max_length=200)]
 Moment = Annotated[datetime, Meta(tz=True)]
 KeyKind = Literal["agent", "admin"]
@@ -89,6 +97,8 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How words are brought to their stems for recall; simple: as they are."""
     trace_days: TraceDays = 30
     """How long traces of recall are kept."""
+    require_user: bool = False
+    """Whether agents must name the end user in every request (400 `user_required`)."""
 
 
 class ProjectRead(Read, frozen=True, kw_only=True):
@@ -110,6 +120,8 @@ class ProjectPatch(Create, frozen=True, kw_only=True):
     """How words are brought to their stems for recall; what is there is read anew in the background."""
     trace_days: TraceDays | UnsetType = UNSET
     """How long traces of recall are kept."""
+    require_user: bool | UnsetType = UNSET
+    """Whether agents must name the end user in every request."""
     tenant_id: Slug | None = None
     """Only for the platform key, which belongs to no tenant."""
 
@@ -139,6 +151,8 @@ class KeyCreate(Create, frozen=True, kw_only=True):
     """Required for agents; `admin` by default for administrators."""
     project_id: Slug | None = None
     """Absent: the key spans all projects of the tenant, and names one in X-Project-Id."""
+    user_id: UserId | None = None
+    """The end user an agent's key always acts for; absent: requests name one, or none."""
     scopes: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=32)] | None = None
     """Absent: everything an agent, or an administrator, may have."""
     name: Name = ""
@@ -154,6 +168,7 @@ class KeyRead(Read, frozen=True, kw_only=True):
     name: str
     agent_id: str
     project_id: str | None
+    user_id: str | None
     scopes: list[str]
     rate_limits: RateLimits
     created_at: datetime
@@ -172,6 +187,7 @@ class KeyIssued(Read, frozen=True, kw_only=True):
     kind: KeyKind
     agent_id: str
     project_id: str | None
+    user_id: str | None
     scopes: list[str]
     expires_at: datetime | None
 
@@ -193,6 +209,8 @@ class Whoami(Read, frozen=True, kw_only=True):
     project_id: str | None
     kind: Literal["agent", "admin", "platform"]
     agent_id: str | None
+    user_id: str | None
+    """The end user this request acts for."""
     key_id: UUID
     scopes: list[str]
     gardens: list[str]

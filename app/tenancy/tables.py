@@ -66,6 +66,7 @@ api_keys = Table(
     Column("last_used_at", DateTime(timezone=True), nullable=True),
     Column("rotated_at", DateTime(timezone=True), nullable=True),
     Column("revoked_at", DateTime(timezone=True), nullable=True),
+    Column("user_id", Text, nullable=True, comment="the end user that the key always acts for"),
     PrimaryKeyConstraint("tenant_id", "key_id"),
     ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"]),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["projects.tenant_id", "projects.project_id"]),

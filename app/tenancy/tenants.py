@@ -80,11 +80,11 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
     changes = {
         name: value
-        for name in ("as_of_floor", "trust_mode", "language", "trace_days", "name")
+        for name in ("as_of_floor", "trust_mode", "language", "trace_days", "require_user", "name")
         if (value := getattr(data, name)) is not msgspec.UNSET
     }
     if not changes:
-        raise BadRequest("Send at least one of name, as_of_floor, trust_mode, language and trace_days.")
+        raise BadRequest("Send at least one of name, as_of_floor, trust_mode, language, trace_days and require_user.")
     address = {"tenant_id": scope.tenant_id, "project_id": project_id}
     async with db.tenant(scope) as session:
         found = await queries.lock_project(session, **address)

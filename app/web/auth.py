@@ -11,7 +11,18 @@ from uuid import UUID
 
 import msgspec
 
-from app.access import PLATFORM_KEY_ID, Kind, Principal, Work, hash_secret, parse_key, require_project
+from app.access import (
+    PLATFORM_KEY_ID,
+    Kind,
+    Principal,
+    Work,
+    hash_secret,
+    parse_key,
+    parse_user_id,
+    require_project,
+    require_user,
+    user_forbidden,
+)
 from app.db.database import Database, Row
 from app.db.scope import ScopedFunction
 from app.errors import BadRequest, Forbidden, NotFound, Unauthenticated
@@ -35,28 +46,31 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...] = ("agent", "admin")
     project: bool = True
     """Whether the caller must be in a project."""
+    user_in_body: bool = False
+    """Whether the body may name the user, so that the handler checks whether one is required."""
     hot: bool = False
     """Whether the handler authenticates by itself, in one round trip with its query."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """The key and project that the caller sent."""
+    """The key, project and user that the caller sent."""
 
     key_id: str
     secret: str
     project: str
+    user: str = ""
 
     @property
     def secret_hash(self) -> bytes:
         return hash_secret(self.secret)
 
-    def arguments(self) -> tuple[UUID, bytes, str]:
+    def arguments(self) -> tuple[UUID, bytes, str, str]:
         """Return the arguments of `authenticate`."""
-        return (UUID(self.key_id), self.secret_hash, self.project)
+        return (UUID(self.key_id), self.secret_hash, self.project, self.user)
 
 
-def parse_credentials(authorization: str | None, project: str | None) -> Credentials:
-    """Parse the two headers, or raise Unauthenticated or BadRequest without asking the database."""
+def parse_credentials(authorization: str | None, project: str | None, user: str | None = None) -> Credentials:
+    """Parse the headers, or raise Unauthenticated or BadRequest without asking the database."""
     if not authorization:
         raise Unauthenticated("Send your key as `Authorization: Bearer pk_...`.", code="key_missing")
     scheme, _, token = authorization.partition(" ")
@@ -69,7 +83,15 @@ def parse_credentials(authorization: str | None, project: str | None) -> Credent
         )
     token = token.strip()
     key_id, secret = parse_key(token) or (PLATFORM_KEY_ID, token)
-    return Credentials(key_id, secret, project_id)
+    return Credentials(key_id, secret, project_id, "" if user is None else _parse_user(user))
+
+
+def _parse_user(header: str) -> str:
+    """Return the user that a header names, which arrives as bytes in Latin-1 but is UTF-8."""
+    try:
+        return parse_user_id(header.encode("latin-1").decode(), "X-User-Id")
+    except UnicodeDecodeError as problem:
+        raise BadRequest("X-User-Id: not valid UTF-8.", code="invalid_user") from problem
 
 
 class Authenticator:
@@ -138,6 +160,8 @@ def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:
             kind=row["who_kind"],
             scopes=frozenset(row["who_scopes"]),
             key_project=row["who_key_project"],
+            user_id=row["who_user"],
+            key_user=row["who_key_user"],
             rate_limits=_NO_LIMITS if limits == "{}" else msgspec.json.decode(limits),
         )
     if outcome == "revoked":
@@ -148,6 +172,8 @@ def principal_from(row: dict[str, Any], credentials: Credentials) -> Principal:
         raise Forbidden("X-Project-Id: this key is bound to another project.", code="project_forbidden")
     if outcome == "project_unknown":
         raise NotFound("X-Project-Id: there is no such project.", code="project_not_found")
+    if outcome == "user_forbidden":
+        raise user_forbidden("X-User-Id")
     raise _unknown_key()
 
 
@@ -167,3 +193,5 @@ def check_access(access: Access, who: Principal) -> None:
         )
     if access.project:
         require_project(who)
+        if not access.user_in_body:
+            require_user(who)

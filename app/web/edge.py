@@ -18,7 +18,12 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 REQUEST_ID_FORM = re.compile(rb"[A-Za-z0-9._:-]{1,64}\Z")
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
-WANTED_HEADERS = {b"authorization": "authorization", b"x-project-id": "project", b"idempotency-key": "idempotency_key"}
+WANTED_HEADERS = {
+    b"authorization": "authorization",
+    b"x-project-id": "project",
+    b"idempotency-key": "idempotency_key",
+    b"x-user-id": "user",
+}
 QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})
 
 

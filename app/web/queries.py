@@ -17,11 +17,12 @@ from app.web.tables import idempotency_keys
 _WHO = (
     "a.outcome AS who_outcome, a.tenant_id AS who_tenant, a.project_id AS who_project, "
     "a.key_project AS who_key_project, a.kind AS who_kind, a.agent_id AS who_agent, a.scopes AS who_scopes, "
-    "a.gardens::text[] AS who_gardens, a.rate_limits::text AS who_rate_limits"
+    "a.gardens::text[] AS who_gardens, a.rate_limits::text AS who_rate_limits, a.user_id AS who_user, "
+    "a.key_user AS who_key_user"
 )
 
 # Find the principal of a key in a project.
-AUTHENTICATE = f"SELECT {_WHO} FROM authenticate(%s, %s, %s) a"  # noqa: S608
+AUTHENTICATE = f"SELECT {_WHO} FROM authenticate(%s, %s, %s, %s) a"  # noqa: S608
 
 # Reserve a block of rate tokens for this process.
 RESERVE_TOKENS = "SELECT * FROM reserve_tokens(%s, %s, %s, %s, %s, %s, %s, %s)"
@@ -53,9 +54,9 @@ def authenticated_call(function: ScopedFunction) -> str:
     columns = ", ".join(f"r.{name}" for name in function.columns)
     placeholders = ", ".join(["%s"] * function.arguments)
     return (
-        f"SELECT {_WHO}, {columns} FROM authenticate(%s, %s, %s) a "  # noqa: S608
+        f"SELECT {_WHO}, {columns} FROM authenticate(%s, %s, %s, %s) a "  # noqa: S608
         f"LEFT JOIN LATERAL {function.name}(a.tenant_id, a.project_id, a.agent_id, a.gardens, {_REACH}, "
-        f"{placeholders}) r ON a.outcome = 'ok'"
+        f"a.user_id, {placeholders}) r ON a.outcome = 'ok'"
     )
 
 

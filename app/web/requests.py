@@ -18,7 +18,7 @@ from app.admission import AdmissionQueue, hold
 from app.config import Settings
 from app.confirmations import MAX_TOKEN_LENGTH
 from app.db.database import Database, Row
-from app.db.scope import ScopedFunction
+from app.db.scope import EVERY_USER, ScopedFunction
 from app.errors import BadRequest, BodyTimeout, TooLarge
 from app.inputs import invalid_body, malformed_json, read_camel_case
 from app.paging import MAX_CURSOR_LENGTH, CursorSigner
@@ -127,7 +127,7 @@ def guard(
             # Only the framework's OPTIONS handlers have none, which list methods and nothing else.
             return
         state = connection.scope["state"]
-        credentials = parse_credentials(state.get("authorization"), state.get("project"))
+        credentials = parse_credentials(state.get("authorization"), state.get("project"), state.get("user"))
         state["credentials"] = credentials
         state["on_use"] = on_use
         if access.hot:
@@ -159,6 +159,13 @@ ProjectHeader = Annotated[
     str | None,
     HeaderParameter(name="X-Project-Id", description="The project; required for a key that spans projects."),
 ]
+UserHeader = Annotated[
+    str | None,
+    HeaderParameter(
+        name="X-User-Id",
+        description="The end user whose memory is meant, with what is common to all users; without one, everything.",
+    ),
+]
 IdempotencyHeader = Annotated[
     str | None,
     HeaderParameter(
@@ -186,7 +193,7 @@ def hot_path(request: ApiRequest) -> HotPath:
     return HotPath(state["authenticator"], state["limiter"], request.scope["state"]["credentials"])
 
 
-def provide_who(request: ApiRequest, x_project_id: ProjectHeader = None) -> Principal:
+def provide_who(request: ApiRequest, x_project_id: ProjectHeader = None, x_user_id: UserHeader = None) -> Principal:
     """Return the caller whom the guard authenticated."""
     return request.scope["state"]["who"]
 
@@ -203,12 +210,17 @@ async def provide_idempotent_request(
     return IdempotentRequest(
         who=state["who"],
         method=request.method,
-        # A key that spans projects may use the same Idempotency-Key in each of them.
-        path=f"{request.scope['path']} {state['who'].project_id or ''}".rstrip(),
+        path=_idempotency_path(request.scope["path"], state["who"]),
         key=key,
         request_hash=hash_request(request.scope["query_string"], await request.body()) if key else b"",
         secret=credentials.secret,
     )
+
+
+def _idempotency_path(path: str, who: Principal) -> str:
+    """Return the path with project and user: a key may use the same Idempotency-Key in each of them."""
+    user = "" if who.user_id == EVERY_USER else f" user:{who.user_id}"
+    return f"{path} {who.project_id or ''}".rstrip() + user
 
 
 def respond(encoded: EncodedResponse) -> Response[Any]:

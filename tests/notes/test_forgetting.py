@@ -105,7 +105,7 @@ def test_a_token_expires() -> None:
     signer = CursorSigner(b"secret")
     who = Principal(tenant_id="acme", project_id="default", key_id="k", kind="agent")
     ids = [str(uuid4()) for _ in range(26)]
-    binding = '["acme","default","k","forget_notes",[]]'
+    binding = '["acme","default","k","*","forget_notes",[]]'
     old = signer.sign([26, b""], binding=binding, now=-CURSOR_TTL_SECONDS)
     with pytest.raises(BadRequest, match="expired"):
         Confirmation(signer, who, "forget_notes", token=old).require(ids)

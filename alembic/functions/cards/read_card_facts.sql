@@ -37,6 +37,7 @@ BEGIN
     SELECT v_now, v_entity.canonical, v_entity.kind,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
                  WHERE a.tenant_id = v_tenant AND a.entity_id = p_entity AND a.suppression = 0
+                   AND a.user_id = v_entity.user_id
                  ORDER BY a.alias_norm),
            coalesce(v_judged, false), coalesce(json_agg(json_build_object(
                'fact_id', f.fact_id, 'scope', f.scope, 'owner_key', f.owner_key, 'relation', p.canonical,

@@ -50,14 +50,14 @@ BEGIN
     WITH stored AS (
         INSERT INTO memory_cards AS c (
             tenant_id, card_id, project_id, entity_id, scope, garden_id, agent_id, owner_key, content, facts, omitted,
-            built_at)
+            built_at, user_id)
         SELECT v_tenant, n.card_id, v_project, p_entity, n.scope, f.garden_id,
                CASE n.scope WHEN 'agent_private' THEN f.agent_id ELSE '' END, n.owner_key, n.content, n.facts,
-               n.omitted, p_read_at
+               n.omitted, p_read_at, f.user_id
         FROM json_to_recordset(p_cards)
             AS n(card_id uuid, scope text, owner_key text, content text, facts int, omitted int)
         CROSS JOIN LATERAL (
-            SELECT f.garden_id, f.agent_id FROM graph_facts f
+            SELECT f.garden_id, f.agent_id, f.user_id FROM graph_facts f
             WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.subject_entity_id = p_entity
               AND f.scope = n.scope AND f.owner_key = n.owner_key LIMIT 1
         ) f

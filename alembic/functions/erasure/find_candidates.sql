@@ -13,6 +13,7 @@ DECLARE
     v_name text;
     v_terms text[];
     v_keys text[];
+    v_space text;
     v_found uuid[] := '{}';
 BEGIN
     IF EXISTS (SELECT FROM jobs j
@@ -32,18 +33,21 @@ BEGIN
         IF cardinality(v_terms) = 0 THEN
             RETURN NULL;
         END IF;
-        v_keys := lexical_keys(p_tenant, p_project, v_terms);
-        IF p_kind = 'note' THEN
-            v_found := v_found || ARRAY(
-                SELECT n.note_id FROM memory_notes n
-                WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) @> v_keys
-                  AND n.tenant_id IS NOT DISTINCT FROM p_tenant AND n.project_id IS NOT DISTINCT FROM p_project);
-        ELSE
-            v_found := v_found || ARRAY(
-                SELECT f.fact_id FROM graph_facts f
-                WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) @> v_keys
-                  AND f.tenant_id IS NOT DISTINCT FROM p_tenant AND f.project_id IS NOT DISTINCT FROM p_project);
-        END IF;
+        -- Under the marks of what all users share, and of every user.
+        FOREACH v_space IN ARRAY ARRAY[p_project, p_project || '/*'] LOOP
+            v_keys := lexical_keys(p_tenant, v_space, v_terms);
+            IF p_kind = 'note' THEN
+                v_found := v_found || ARRAY(
+                    SELECT n.note_id FROM memory_notes n
+                    WHERE owned_keys(n.tenant_id, n.project_id, n.user_id, tsvector_to_array(n.terms)) @> v_keys
+                      AND n.tenant_id IS NOT DISTINCT FROM p_tenant AND n.project_id IS NOT DISTINCT FROM p_project);
+            ELSE
+                v_found := v_found || ARRAY(
+                    SELECT f.fact_id FROM graph_facts f
+                    WHERE owned_keys(f.tenant_id, f.project_id, f.user_id, tsvector_to_array(f.terms)) @> v_keys
+                      AND f.tenant_id IS NOT DISTINCT FROM p_tenant AND f.project_id IS NOT DISTINCT FROM p_project);
+            END IF;
+        END LOOP;
     END LOOP;
     RETURN v_found;
 END

@@ -20,33 +20,33 @@ BEGIN
     SELECT p.certain INTO v_certain FROM name_patterns(p_tenant, p_entity) p;
     SELECT n.certain, n.possible INTO v_notes, v_possible
     FROM find_named_notes(p_tenant, p_project, p_entity, p_scopes, p_all) n;
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
-    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name, user_id)
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true, n.user_id
     FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = ANY (v_notes)
     ON CONFLICT DO NOTHING;
     WITH RECURSIVE derived AS (
-        SELECT n.note_id FROM note_entity_mentions m
+        SELECT n.note_id, n.user_id FROM note_entity_mentions m
         JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = m.note_id
         WHERE m.tenant_id = p_tenant AND m.entity_id = p_entity
           AND (p_scopes IS NULL OR n.scope = ANY (p_scopes))
         UNION
-        SELECT n.note_id FROM derived d
+        SELECT n.note_id, n.user_id FROM derived d
         JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
         WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
     )
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
-    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name, user_id)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true, d.user_id FROM derived d
     ON CONFLICT DO NOTHING;
-    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
-    SELECT p_tenant, p_project, d.document_id, p_entity, v_now
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, user_id)
+    SELECT p_tenant, p_project, d.document_id, p_entity, v_now, d.user_id
     FROM documents d
     WHERE d.tenant_id = p_tenant AND d.project_id = p_project AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
       AND (fold_name(concat_ws(',,', d.title, d.source_url, d.author, d.error, array_to_string(d.tags, ',,')))
                ~ v_certain
            OR fold_name(spelled_bytes(d.raw_content)) ~ v_certain)
     ON CONFLICT DO NOTHING;
-    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
-    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
+    INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at, user_id)
+    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now, f.user_id
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant
       AND f.fact_id = ANY (find_named_facts(p_tenant, p_project, p_entity, p_scopes, p_all))

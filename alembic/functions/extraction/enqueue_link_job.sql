@@ -14,10 +14,10 @@ BEGIN
     link_job := make_id();
     INSERT INTO jobs (
         tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by, available_at,
-        created_at, status, attempts, lease_owner, lease_expires_at, started_at)
+        created_at, status, attempts, lease_owner, lease_expires_at, started_at, user_id)
     VALUES (p_source.tenant_id, link_job, p_source.project_id, p_source.agent_id, 'graph_link', v_payload, v_key,
             v_attempts, 'pipeline', p_now, p_now, 'leased', 1, p_link ->> 'owner',
-            p_now + make_interval(secs => (p_link ->> 'lease_seconds')::float8), p_now)
+            p_now + make_interval(secs => (p_link ->> 'lease_seconds')::float8), p_now, p_source.user_id)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
         RETURN;
@@ -32,13 +32,13 @@ BEGIN
         -- Without a key while another one with it is leased, which is in use until that ends.
         INSERT INTO jobs (
             tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by,
-            available_at, created_at)
+            available_at, created_at, user_id)
         VALUES (p_source.tenant_id, link_job, p_source.project_id, p_source.agent_id, 'graph_link', v_payload,
                 CASE WHEN NOT EXISTS (
                     SELECT FROM jobs j
                     WHERE j.tenant_id = p_source.tenant_id AND j.project_id = p_source.project_id
                       AND j.kind = 'graph_link' AND j.dedupe_key = v_next_key AND j.status = 'leased')
-                THEN v_next_key END, v_attempts, 'pipeline', p_now, p_now);
+                THEN v_next_key END, v_attempts, 'pipeline', p_now, p_now, p_source.user_id);
     END IF;
 END
 $$;

@@ -13,13 +13,13 @@ BEGIN
         INSERT INTO memory_notes AS n (
             tenant_id, note_id, project_id, agent_id, scope, garden_id, owner_key, type, content, content_hash,
             tags, author, occurred_at, pinned, derived_from, confidence, extraction_model, created_at, updated_at,
-            terms, telling)
+            terms, telling, user_id)
         SELECT p_source.tenant_id, d.note_id, p_source.project_id, p_source.agent_id, p_source.scope,
                p_source.garden_id, p_source.owner_key, d.type, d.content, d.hash, p_source.tags, p_source.author,
                p_source.occurred_at, false, p_source.note_id, d.confidence, p_model, p_now, p_now,
                note_terms(p_source.tenant_id, p_source.project_id, p_source.author, p_source.occurred_at,
                           p_source.tags, d.content),
-               count_content_terms(p_source.tenant_id, p_source.project_id, d.content)
+               count_content_terms(p_source.tenant_id, p_source.project_id, d.content), p_source.user_id
         FROM json_to_recordset(p_derived)
             AS d(note_id uuid, content text, hash text, type text, confidence double precision)
         -- The unique index does not see duplicates within a thread.

@@ -18,16 +18,16 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH wanted AS MATERIALIZED (
-        SELECT n.note_id, n.agent_id, n.garden_id FROM memory_notes n
+        SELECT n.note_id, n.agent_id, n.garden_id, n.user_id FROM memory_notes n
         WHERE n.tenant_id = p_tenant AND n.note_id = ANY (p_notes)
           AND (p_chunks OR n.type <> 'document_chunk') AND n.derived_from IS NULL
     ), made AS (
         INSERT INTO jobs AS j (
             tenant_id, job_id, project_id, agent_id, kind, payload, dedupe_key, max_attempts, created_by, available_at,
-            created_at)
+            created_at, user_id)
         SELECT p_tenant, make_id(), p_project, w.agent_id, 'extract',
                jsonb_strip_nulls(jsonb_build_object('note_id', w.note_id, 'garden_id', w.garden_id)), w.note_id::text,
-               coalesce((v_pipeline ->> 'worker_max_retries')::int, 3), p_key, v_now, v_now
+               coalesce((v_pipeline ->> 'worker_max_retries')::int, 3), p_key, v_now, v_now, w.user_id
         FROM wanted w ORDER BY w.note_id
         ON CONFLICT DO NOTHING
         RETURNING j.dedupe_key, j.job_id

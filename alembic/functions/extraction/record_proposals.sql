@@ -8,9 +8,10 @@ AS $$
 BEGIN
     INSERT INTO memory_history (
         tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, event, version, changed_by, reason,
-        new_content, proposal, created_at)
+        new_content, proposal, created_at, user_id)
     SELECT p_source.tenant_id, make_id(), p_source.project_id, l.note_id, p_source.agent_id, p_source.scope,
-           p_source.garden_id, l.event, l.version, 'pipeline', l.reason, l.new_content, l.proposal, p_now
+           p_source.garden_id, l.event, l.version, 'pipeline', l.reason, l.new_content, l.proposal, p_now,
+           p_source.user_id
     FROM (
         SELECT d.note_id, 'created' AS event, 1 AS version, NULL AS reason, d.content AS new_content, d.proposal
         FROM json_to_recordset(p_derived) AS d(note_id uuid, content text, proposal jsonb)

@@ -17,8 +17,9 @@ BEGIN
     IF cardinality(p_facts) = 0 THEN
         RETURN;
     END IF;
-    INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
-    SELECT p_tenant, p_project, make_id(), u.other_id, v.note_id, v.created_at, v.suppression
+    INSERT INTO graph_fact_evidence (
+        tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression, user_id)
+    SELECT p_tenant, p_project, make_id(), u.other_id, v.note_id, v.created_at, v.suppression, v.user_id
     FROM unnest(p_kinds, p_facts, p_others) u(kind, fact_id, other_id)
     JOIN graph_fact_evidence v ON v.tenant_id = p_tenant AND v.fact_id = u.fact_id
     WHERE u.kind = 'merged'
@@ -36,9 +37,10 @@ BEGIN
     FROM unnest(p_kinds, p_facts) u(kind, fact_id)
     WHERE u.kind IN ('merged', 'corrected') GROUP BY u.kind;
     INSERT INTO graph_fact_supersessions (
-        tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
-    SELECT p_tenant, p_project, make_id(), u.fact_id, u.other_id, NULL, u.effective_at, p_now
+        tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at, user_id)
+    SELECT p_tenant, p_project, make_id(), u.fact_id, u.other_id, NULL, u.effective_at, p_now, f.user_id
     FROM unnest(p_facts, p_others, p_times) u(fact_id, other_id, effective_at)
+    JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.fact_id
     ON CONFLICT DO NOTHING;
 END
 $$;

@@ -10,7 +10,7 @@ LANGUAGE sql STABLE
 AS $$
     WITH caller AS (
         SELECT coalesce(current_setting('app.agent_id', true), '') AS agent,
-               coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}') AS gardens
+               coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}') AS gardens, owner_user() AS owner
     ), predicate AS (
         SELECT n.ref, r.predicate_id, r.status, n.norm
         FROM json_to_recordset(p_predicates) AS n(ref int, norm text)
@@ -24,7 +24,7 @@ AS $$
             SELECT n.note_id FROM memory_notes n
             WHERE n.tenant_id = p_tenant AND n.note_id = v.note_id AND n.project_id = p_project
               AND n.deleted_at IS NULL AND n.suppression = 0
-              AND is_visible(n.scope, n.agent_id, n.garden_id, c.agent, c.gardens)
+              AND is_visible(n.scope, n.agent_id, n.garden_id, n.user_id, c.agent, c.gardens, c.owner)
             OFFSET 0
         ) n ON true
         GROUP BY v.idx
@@ -50,7 +50,7 @@ AS $$
     LEFT JOIN cited c ON c.idx = d.idx
     -- The owner follows from the scope alone, whatever the request says.
     CROSS JOIN LATERAL (
-        SELECT concat_ws(' ', CASE d.scope WHEN 'agent_private' THEN w.agent END, d.garden_id) AS owner_key
+        SELECT owner_key(d.scope, w.agent, d.garden_id, w.owner) AS owner_key
     ) o
     CROSS JOIN LATERAL (
         SELECT CASE WHEN p_admin THEN (

@@ -14,6 +14,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_old graph_predicates;
     v_status text;
     v_cardinality text;
@@ -60,7 +61,8 @@ BEGIN
                    FILTER (WHERE f.valid_until > f.next_from),
                (array_agg(f.fact_id ORDER BY f.valid_from, f.fact_id) FILTER (
                    WHERE f.project_id = v_project
-                     AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens)))[1:50]
+                     AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens,
+                                    v_user)))[1:50]
         INTO v_timelines, v_open
         FROM live f WHERE f.valid_until > f.next_from OR f.last_until > f.valid_from;
         IF v_timelines > 0 AND NOT p_resolve THEN

@@ -10,6 +10,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_fact graph_facts;
     v_subject uuid;
     v_single boolean;
@@ -19,9 +20,13 @@ DECLARE
 BEGIN
     SELECT f.* INTO v_fact FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.fact_id = p_fact AND f.suppression = 0
-      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
+      AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens, v_user);
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'fact_not_found', NULL::timestamptz;
+        RETURN;
+    END IF;
+    IF NOT is_own_row(v_fact.user_id, v_user) THEN
+        RETURN QUERY SELECT 'shared_read_only', NULL::timestamptz;
         RETURN;
     END IF;
     IF v_fact.garden_id IS NOT NULL AND NOT p_admin AND NOT EXISTS (

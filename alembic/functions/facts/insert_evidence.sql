@@ -16,15 +16,16 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'a note was hidden or deleted while it was cited' USING ERRCODE = '40001';
     END IF;
-    INSERT INTO graph_fact_evidence (tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression)
-    SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at), min(d.suppression)
+    INSERT INTO graph_fact_evidence (
+        tenant_id, project_id, evidence_id, fact_id, note_id, created_at, suppression, user_id)
+    SELECT p_tenant, p_project, make_id(), w.fact_id, v.note_id, min(d.created_at), min(d.suppression), owner_user()
     FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
     JOIN unnest(p_steps) w ON w.idx = v.idx
     JOIN unnest(p_drafts) d ON d.idx = v.idx
     GROUP BY w.fact_id, v.note_id
     ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at)
-    SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, user_id)
+    SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at, owner_user()
     FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
     JOIN unnest(p_drafts) d ON d.idx = v.idx
     CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)

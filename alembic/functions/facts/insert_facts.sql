@@ -7,11 +7,14 @@ CREATE OR REPLACE FUNCTION insert_facts(
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
+DECLARE
+    v_user text := owner_user();
 BEGIN
     INSERT INTO graph_facts (
         tenant_id, fact_id, project_id, agent_id, scope, garden_id, owner_key, subject_entity_id, predicate,
         predicate_id, object_entity_id, object_value, object_hash, value_type, confidence, source, source_trust,
-        fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at, terms)
+        fact_hash, hlc, single_valued, suppression, valid_from, valid_to, created_at, updated_at, closed_at, terms,
+        user_id)
     SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id, d.predicate,
            d.predicate_id, d.object_id, p_values[d.s], d.object_hash, d.value_type, d.confidence, d.source,
            d.source_trust,
@@ -20,7 +23,7 @@ BEGIN
                      CASE WHEN d.object_id IS NULL THEN p_jsons[d.s] ELSE to_json(o.canonical_norm)::text END),
            d.hlc, d.mode = 2, d.suppression, d.valid_from, nullif(w.ends, 'infinity'), d.created_at, d.created_at,
            CASE WHEN w.ends < 'infinity' THEN d.created_at END,
-           fact_terms(p_language, s.canonical, p.canonical, coalesce(o.canonical, p_values[d.s]))
+           fact_terms(p_language, s.canonical, p.canonical, coalesce(o.canonical, p_values[d.s])), v_user
     FROM unnest(p_steps) w
     JOIN unnest(p_drafts) d ON d.idx = w.idx
     CROSS JOIN LATERAL (
@@ -39,17 +42,18 @@ BEGIN
 
     INSERT INTO entity_edges (
         tenant_id, edge_id, project_id, agent_id, scope, garden_id, owner_key, subject_entity_id, predicate_id,
-        object_entity_id, confidence, source_trust, valid_from, valid_to, created_at, closed_at, suppression)
+        object_entity_id, confidence, source_trust, valid_from, valid_to, created_at, closed_at, suppression,
+        user_id)
     SELECT p_tenant, d.fact_id, p_project, p_agent, d.scope, d.garden_id, d.owner_key, d.subject_id,
            d.predicate_id, d.object_id, d.confidence, d.source_trust, d.valid_from, nullif(w.ends, 'infinity'),
-           d.created_at, CASE WHEN w.ends < 'infinity' THEN d.created_at END, d.suppression
+           d.created_at, CASE WHEN w.ends < 'infinity' THEN d.created_at END, d.suppression, v_user
     FROM unnest(p_steps) w JOIN unnest(p_drafts) d ON d.idx = w.idx
     WHERE w.is_new AND d.object_id IS NOT NULL;
 
     -- From the value before to the new one, and from the new one to the next.
     INSERT INTO graph_fact_supersessions (
-        tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
-    SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at
+        tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at, user_id)
+    SELECT p_tenant, p_project, make_id(), x.older, x.newer, d.note_id, x.at, d.created_at, v_user
     FROM unnest(p_steps) w
     JOIN unnest(p_drafts) d ON d.idx = w.idx
     CROSS JOIN LATERAL (

@@ -6,14 +6,21 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     v_names int;
+    v_owners int;
+    v_user text := current_setting('app.user_id', true);
     v_predicates uuid[];
 BEGIN
     -- Merges can run concurrently with each other, but not with a tombstone.
     PERFORM FROM projects p WHERE p.tenant_id = p_tenant AND p.project_id = p_project FOR SHARE;
-    SELECT count(*) INTO v_names FROM graph_entities e
-    WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    SELECT count(*), count(DISTINCT e.user_id) INTO v_names, v_owners FROM graph_entities e
+    WHERE e.tenant_id = p_tenant AND e.project_id = p_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0
+      AND is_own_row(e.user_id, v_user);
     IF p_from = p_into OR v_names < 2 THEN
         RETURN CASE WHEN p_from = p_into THEN 'same_entity' ELSE 'entity_not_found' END;
+    END IF;
+    IF v_owners > 1 THEN
+        -- The names of one user would become those of another, or of all.
+        RETURN 'different_users';
     END IF;
     -- Writers by these predicates finish first; then nobody can write about either entity.
     v_predicates := ARRAY(

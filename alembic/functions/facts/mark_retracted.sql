@@ -23,12 +23,12 @@ BEGIN
     PERFORM queue_units(p_tenant, p_project, 'fact', p_facts);
     INSERT INTO fact_retractions (
         tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, suppression, kind, reason,
-        retracted_by, confidence_before, retracted_at)
+        retracted_by, confidence_before, retracted_at, user_id)
     SELECT p_tenant, p_project, make_id(), u.fact_id, f.agent_id, f.scope, f.garden_id, f.suppression, p_kind,
-           p_reason, p_agent, f.confidence, u.moment
+           p_reason, p_agent, f.confidence, u.moment, f.user_id
     FROM unnest(p_facts, p_moments) u(fact_id, moment)
     CROSS JOIN LATERAL (
-        SELECT f.agent_id, f.scope, f.garden_id, f.suppression, f.confidence FROM graph_facts f
+        SELECT f.agent_id, f.scope, f.garden_id, f.suppression, f.confidence, f.user_id FROM graph_facts f
         WHERE f.tenant_id = p_tenant AND f.fact_id = u.fact_id OFFSET 0) f;
     UPDATE graph_facts f SET confidence = 0, retracted_at = u.moment, updated_at = u.moment
     FROM unnest(p_facts, p_moments) u(fact_id, moment)

@@ -10,12 +10,15 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_found int;
     v_gone int;
+    v_owners int;
+    v_user text := current_setting('app.user_id', true);
 BEGIN
-    SELECT count(*), count(e.merged_into) INTO v_found, v_gone FROM graph_entities e
-    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0;
+    SELECT count(*), count(e.merged_into), count(DISTINCT e.user_id) INTO v_found, v_gone, v_owners FROM graph_entities e
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id IN (p_from, p_into) AND e.suppression = 0
+      AND is_own_row(e.user_id, v_user);
     RETURN QUERY
     SELECT CASE WHEN p_from = p_into THEN 'same_entity' WHEN v_found < 2 THEN 'entity_not_found'
-                WHEN v_gone > 0 THEN 'entity_merged' END,
+                WHEN v_gone > 0 THEN 'entity_merged' WHEN v_owners > 1 THEN 'different_users' END,
            (SELECT count(*) FROM (
                (SELECT FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.project_id = v_project
                   AND f.subject_entity_id IN (p_from, p_into) LIMIT p_most)

@@ -15,6 +15,7 @@ DECLARE
     v_refused text;
     v_now timestamptz;
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_facts uuid[];
     v_merged uuid[];
     v_moved bigint;
@@ -31,10 +32,10 @@ BEGIN
     v_facts := move_facts(v_tenant, v_project, p_from, p_into, v_now);
     SELECT count(*) INTO v_moved FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts) AND f.suppression = 0
-      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
+      AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens, v_user);
     SELECT count(*) INTO v_folded FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_merged)
-      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
+      AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens, v_user);
     PERFORM move_names(v_tenant, v_project, p_from, p_into, v_now);
     PERFORM move_mentions(v_tenant, p_from, p_into);
     PERFORM queue_units(v_tenant, v_project, 'fact', v_facts);

@@ -5,8 +5,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name)
-    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name, user_id)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name, m.user_id
     FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from
     ON CONFLICT DO NOTHING;
     DELETE FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from;
@@ -15,8 +15,8 @@ BEGIN
         SELECT FROM graph_fact_mentions o
         WHERE o.tenant_id = p_tenant AND o.fact_id = m.fact_id AND o.entity_id = p_into);
     DELETE FROM graph_fact_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from;
-    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression)
-    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression
+    INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at, suppression, user_id)
+    SELECT m.tenant_id, m.project_id, m.document_id, p_into, m.created_at, m.suppression, m.user_id
     FROM document_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from
     ON CONFLICT DO NOTHING;
     DELETE FROM document_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from;

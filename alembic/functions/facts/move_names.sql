@@ -7,14 +7,16 @@ BEGIN
     DELETE FROM graph_entity_aliases a
     WHERE a.tenant_id = p_tenant AND a.entity_id = p_from AND (
         EXISTS (SELECT FROM graph_entity_aliases b
-                WHERE b.tenant_id = p_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm)
+                WHERE b.tenant_id = p_tenant AND b.entity_id = p_into AND b.alias_norm = a.alias_norm
+                  AND b.user_id = a.user_id)
         OR EXISTS (SELECT FROM graph_entities e
                    WHERE e.tenant_id = p_tenant AND e.entity_id = p_into AND e.canonical_norm = a.alias_norm));
     UPDATE graph_entity_aliases a SET entity_id = p_into WHERE a.tenant_id = p_tenant AND a.entity_id = p_from;
-    INSERT INTO graph_entity_aliases (tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at)
-    SELECT p_tenant, make_id(), p_project, p_into, e.canonical, e.canonical_norm, p_now
+    INSERT INTO graph_entity_aliases (
+        tenant_id, alias_id, project_id, entity_id, alias, alias_norm, created_at, user_id)
+    SELECT p_tenant, make_id(), p_project, p_into, e.canonical, e.canonical_norm, p_now, e.user_id
     FROM graph_entities e WHERE e.tenant_id = p_tenant AND e.entity_id = p_from
-    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    ON CONFLICT (tenant_id, entity_id, alias_norm, user_id) DO NOTHING;
     UPDATE graph_entities e SET merged_into = p_into, updated_at = p_now
     WHERE e.tenant_id = p_tenant AND (e.entity_id = p_from OR e.merged_into = p_from);
     UPDATE graph_entities e

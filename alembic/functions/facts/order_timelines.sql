@@ -31,9 +31,11 @@ BEGIN
         PERFORM mark_retracted(p_tenant, v_place.project_id, p_agent, v_place.replaced, 'corrected', NULL,
                           v_place.replaced_at);
         INSERT INTO graph_fact_supersessions (
-            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at)
-        SELECT p_tenant, v_place.project_id, make_id(), u.older, u.newer, NULL, u.ends, p_now
+            tenant_id, project_id, supersession_id, from_fact_id, to_fact_id, note_id, effective_at, created_at,
+            user_id)
+        SELECT p_tenant, v_place.project_id, make_id(), u.older, u.newer, NULL, u.ends, p_now, f.user_id
         FROM unnest(v_place.facts, v_place.nexts, v_place.ends) u(older, newer, ends)
+        JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.older
         ON CONFLICT DO NOTHING;
     END LOOP;
 END

@@ -82,8 +82,8 @@ BEGIN
     END IF;
     IF json_array_length(p_derived) > 0 THEN
         -- Only for new facts: derived_from never changes.
-        INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, created_at, suppression)
-        SELECT DISTINCT p_tenant, p_project, w.fact_id, decode(v.hash, 'hex'), d.created_at, d.suppression
+        INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, created_at, suppression, user_id)
+        SELECT DISTINCT p_tenant, p_project, w.fact_id, decode(v.hash, 'hex'), d.created_at, d.suppression, owner_user()
         FROM json_to_recordset(p_derived) AS v(idx int, hash text)
         JOIN unnest(v_all) w ON w.idx = v.idx AND w.is_new
         JOIN unnest(p_drafts) d ON d.idx = v.idx

@@ -11,7 +11,7 @@ RETURNS TABLE (
     object_value text, value_type text, scope text, garden_id uuid, agent_id text, source text,
     source_trust double precision, confidence double precision, valid_from timestamptz, valid_to timestamptz,
     created_at timestamptz, closed_at timestamptz, retracted_at timestamptz, contradicted boolean, evidence uuid[],
-    derived_from text[], fact_hash text, mentions int)
+    derived_from text[], fact_hash text, mentions int, user_id text)
 LANGUAGE sql STABLE
 AS $$
     SELECT d.idx, d.refused, CASE WHEN d.refused IS NOT NULL THEN d.field END,
@@ -60,7 +60,7 @@ AS $$
                CROSS JOIN LATERAL (
                    SELECT FROM memory_notes n
                    WHERE n.tenant_id = p_tenant AND n.note_id = x.note_id AND n.deleted_at IS NULL
-                     AND n.suppression = 0 AND is_visible(n.scope, n.agent_id, n.garden_id, c.agent, c.gardens)
+                     AND n.suppression = 0 AND is_visible(n.scope, n.agent_id, n.garden_id, n.user_id, c.agent, c.gardens, c.owner)
                    OFFSET 0) n
                WHERE x.tenant_id = p_tenant AND x.fact_id = f.fact_id AND x.suppression = 0
                ORDER BY x.created_at, x.evidence_id) END,
@@ -75,10 +75,11 @@ AS $$
                d.confidence, s.norm, p.canonical, d.scope, d.source, coalesce(d.valid_from, m.moment),
                CASE WHEN d.o IS NULL THEN d.value_type ELSE 'ref' END,
                CASE WHEN d.o IS NULL THEN d.value_json ELSE to_json(o.norm)::text END) ELSE f.fact_hash END, 'hex'),
-           CASE WHEN f.hidden THEN 1 ELSE f.mentions END
+           CASE WHEN f.hidden THEN 1 ELSE f.mentions END, c.owner
     FROM (
         SELECT coalesce(current_setting('app.agent_id', true), '') AS agent,
-               coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}') AS gardens
+               coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}') AS gardens,
+               owner_user() AS owner
     ) c
     CROSS JOIN unnest(p_drafts) d
     CROSS JOIN LATERAL (SELECT p_now + (d.idx - p_first) * interval '1 microsecond' AS moment) m

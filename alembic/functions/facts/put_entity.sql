@@ -15,6 +15,7 @@ DECLARE
     v_tenant text := nullif(current_setting('app.tenant_id', true), '');
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_now timestamptz := clock_timestamp();
+    v_user text := owner_user();
     v_id uuid;
     v_created boolean;
     v_hidden uuid;
@@ -23,14 +24,14 @@ BEGIN
         RAISE EXCEPTION 'put_entity needs a scope with tenant and project' USING ERRCODE = 'insufficient_privilege';
     END IF;
     INSERT INTO graph_entities (
-        tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at, updated_at)
-    VALUES (v_tenant, p_id, v_project, p_canonical, p_norm, p_kind, v_now, v_now)
-    ON CONFLICT (tenant_id, project_id, canonical_norm) DO NOTHING
+        tenant_id, entity_id, project_id, canonical, canonical_norm, kind, created_at, updated_at, user_id)
+    VALUES (v_tenant, p_id, v_project, p_canonical, p_norm, p_kind, v_now, v_now, v_user)
+    ON CONFLICT (tenant_id, project_id, canonical_norm, user_id) DO NOTHING
     RETURNING entity_id INTO v_id;
     v_created := v_id IS NOT NULL;
     IF NOT v_created THEN
         SELECT coalesce(e.merged_into, e.entity_id) INTO v_id FROM graph_entities e
-        WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.canonical_norm = p_norm;
+        WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.canonical_norm = p_norm AND e.user_id = v_user;
         PERFORM FROM graph_entities e
         WHERE e.tenant_id = v_tenant AND e.entity_id = v_id AND e.merged_into IS NULL FOR KEY SHARE;
         IF NOT FOUND THEN
@@ -46,12 +47,12 @@ BEGIN
         WHERE p_kind IS NOT NULL AND e.tenant_id = v_tenant AND e.entity_id = v_id AND e.kind IS DISTINCT FROM p_kind;
     END IF;
     INSERT INTO graph_entity_aliases (
-        tenant_id, alias_id, project_id, entity_id, alias, alias_norm, suppression, created_at)
-    SELECT v_tenant, a.new_id, v_project, v_id, a.alias, a.norm, e.suppression, v_now
+        tenant_id, alias_id, project_id, entity_id, alias, alias_norm, suppression, created_at, user_id)
+    SELECT v_tenant, a.new_id, v_project, v_id, a.alias, a.norm, e.suppression, v_now, v_user
     FROM json_to_recordset(p_aliases) AS a(new_id uuid, alias text, norm text)
     JOIN graph_entities e ON e.tenant_id = v_tenant AND e.entity_id = v_id
     WHERE a.norm <> e.canonical_norm
-    ON CONFLICT (tenant_id, entity_id, alias_norm) DO NOTHING;
+    ON CONFLICT (tenant_id, entity_id, alias_norm, user_id) DO NOTHING;
     RETURN QUERY SELECT v_id, v_created, NULL::uuid, v_now;
 END
 $$;

@@ -16,8 +16,8 @@ BEGIN
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         CONTINUE WHEN v_fact.object_value IS NULL OR v_fact.confidence = 0 OR v_fact.retracted_at IS NOT NULL
                    OR v_fact.suppression > 0;
-        INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at)
-        SELECT p_tenant, p_project, make_id(), x.fact_id, v_fact.fact_id, p_moments[i]
+        INSERT INTO fact_conflicts (tenant_id, project_id, conflict_id, fact_a, fact_b, detected_at, user_id)
+        SELECT p_tenant, p_project, make_id(), x.fact_id, v_fact.fact_id, p_moments[i], v_fact.user_id
         FROM (
             SELECT g.fact_id FROM graph_facts g
             WHERE g.tenant_id = p_tenant AND g.project_id = p_project

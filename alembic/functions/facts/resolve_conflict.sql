@@ -13,6 +13,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_conflict fact_conflicts;
     v_one graph_facts;
     v_winner graph_facts;
@@ -23,7 +24,7 @@ BEGIN
     WHERE c.tenant_id = v_tenant AND c.project_id = v_project AND c.conflict_id = p_conflict AND c.suppression = 0;
     SELECT f.* INTO v_one FROM graph_facts f
     WHERE f.tenant_id = v_tenant AND f.fact_id = v_conflict.fact_a
-      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
+      AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens, v_user);
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'conflict_not_found', NULL::uuid[];
         RETURN;
@@ -32,6 +33,10 @@ BEGIN
         SELECT FROM garden_members m WHERE m.tenant_id = v_tenant AND m.garden_id = v_one.garden_id
           AND m.agent_id = v_agent AND m.role IN ('admin', 'writer')) THEN
         RETURN QUERY SELECT 'garden_forbidden', NULL::uuid[];
+        RETURN;
+    END IF;
+    IF NOT is_own_row(v_one.user_id, v_user) THEN
+        RETURN QUERY SELECT 'shared_read_only', NULL::uuid[];
         RETURN;
     END IF;
     PERFORM FROM graph_predicates p
@@ -69,8 +74,8 @@ BEGIN
     WHERE c.tenant_id = v_tenant AND v_winner.created_at >= now() AND c.conflict_id <> p_conflict
       AND c.fact_b = p_winner AND c.fact_a = ANY (v_losers);
     PERFORM set_confidence(v_tenant, v_project, p_winner, 1.0, v_now, 0, false);
-    INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, kind, created_at)
-    SELECT v_tenant, v_project, p_winner, f.fact_hash, 'resolves', v_now
+    INSERT INTO fact_derivations (tenant_id, project_id, fact_id, source_hash, kind, created_at, user_id)
+    SELECT v_tenant, v_project, p_winner, f.fact_hash, 'resolves', v_now, v_one.user_id
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_losers)
     ON CONFLICT DO NOTHING;
     UPDATE fact_conflicts c

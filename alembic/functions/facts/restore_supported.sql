@@ -20,8 +20,9 @@ BEGIN
     v_facts := suspended_facts(p_tenant, v_facts);
     v_now := clock_timestamp();
     -- Before the second closing it was as if they had never been valid, before the first they were as they are now.
-    INSERT INTO fact_closings (tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to, suppression)
-    SELECT p_tenant, f.project_id, make_id(), f.fact_id, c.at, c.valid_to, f.suppression
+    INSERT INTO fact_closings (
+        tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to, suppression, user_id)
+    SELECT p_tenant, f.project_id, make_id(), f.fact_id, c.at, c.valid_to, f.suppression, f.user_id
     FROM graph_facts f
     CROSS JOIN LATERAL (VALUES (f.retracted_at, f.valid_to), (v_now, f.valid_from)) c(at, valid_to)
     WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (v_facts);

@@ -14,6 +14,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_facts uuid[];
     v_refused uuid[];
     v_subjects uuid[];
@@ -24,16 +25,16 @@ BEGIN
     INTO v_facts, v_refused
     FROM graph_facts f
     CROSS JOIN LATERAL (
-        SELECT f.garden_id IS NULL OR p_admin OR EXISTS (
+        SELECT is_own_row(f.user_id, v_user) AND (f.garden_id IS NULL OR p_admin OR EXISTS (
             SELECT FROM garden_members m WHERE m.tenant_id = v_tenant AND m.garden_id = f.garden_id
-              AND m.agent_id = v_agent AND m.role IN ('admin', 'writer')) AS writes
+              AND m.agent_id = v_agent AND m.role IN ('admin', 'writer'))) AS writes
     ) g
     WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.suppression = 0
       AND (p_facts IS NULL OR f.fact_id = ANY (p_facts))
       AND (p_facts IS NOT NULL OR (f.subject_entity_id = p_subject AND f.predicate_id = p_predicate
                                    AND f.scope = p_scope
                                    AND (f.retracted_at IS NULL OR suspended_facts(v_tenant, ARRAY[f.fact_id]) <> '{}')))
-      AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens);
+      AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens, v_user);
     PERFORM FROM graph_predicates p
     WHERE p.tenant_id = v_tenant AND p.predicate_id IN (
         SELECT f.predicate_id FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts))
@@ -53,9 +54,9 @@ BEGIN
     v_now := clock_timestamp();
     INSERT INTO fact_retractions (
         tenant_id, project_id, retraction_id, fact_id, agent_id, scope, garden_id, kind, reason, retracted_by,
-        confidence_before, retracted_at)
+        confidence_before, retracted_at, user_id)
     SELECT v_tenant, v_project, make_id(), f.fact_id, f.agent_id, f.scope, f.garden_id, 'retracted', p_reason, v_agent,
-           f.confidence, v_now
+           f.confidence, v_now, f.user_id
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_suspended);
     PERFORM mark_retracted(v_tenant, v_project, v_agent, array_agg(f.fact_id), 'retracted', p_reason,
                       array_agg(v_now))
@@ -71,6 +72,7 @@ BEGIN
            CASE WHEN f.retracted_at < v_now AND f.fact_id <> ALL (v_suspended) THEN 'already_retracted' END
     FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_facts)
     UNION ALL
-    SELECT u.fact_id, 'garden_forbidden' FROM unnest(v_refused) u(fact_id);
+    SELECT f.fact_id, CASE WHEN is_own_row(f.user_id, v_user) THEN 'garden_forbidden' ELSE 'shared_read_only' END
+    FROM graph_facts f WHERE f.tenant_id = v_tenant AND f.fact_id = ANY (v_refused);
 END
 $$;

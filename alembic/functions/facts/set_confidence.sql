@@ -11,8 +11,9 @@ SET jit = off
 AS $$
 BEGIN
     INSERT INTO fact_confidences (
-        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, previous_mentions, suppression)
-    SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.mentions, f.suppression
+        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, previous_mentions, suppression,
+        user_id)
+    SELECT p_tenant, p_project, make_id(), f.fact_id, p_moment, f.confidence, f.mentions, f.suppression, f.user_id
     FROM graph_facts f
     WHERE f.tenant_id = p_tenant AND f.fact_id = p_fact AND (f.confidence <> p_confidence OR p_mentions > 0);
     -- Facts of very low confidence have no vector.

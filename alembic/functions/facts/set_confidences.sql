@@ -16,8 +16,9 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO fact_confidences (
-        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, previous_mentions, suppression)
-    SELECT p_tenant, p_project, make_id(), u.fact_id, p_moment, f.confidence, f.mentions, f.suppression
+        tenant_id, project_id, change_id, fact_id, recorded_at, previous_confidence, previous_mentions, suppression,
+        user_id)
+    SELECT p_tenant, p_project, make_id(), u.fact_id, p_moment, f.confidence, f.mentions, f.suppression, f.user_id
     FROM unnest(p_facts) u(fact_id)
     JOIN graph_facts f ON f.tenant_id = p_tenant AND f.fact_id = u.fact_id;
     -- Facts of very low confidence have no vector.

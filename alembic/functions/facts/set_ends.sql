@@ -15,8 +15,9 @@ BEGIN
     FOR i IN 1 .. coalesce(cardinality(p_facts), 0) LOOP
         SELECT f.* INTO v_fact FROM graph_facts f WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];
         INSERT INTO fact_closings (
-            tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to, suppression)
-        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_moments[i], v_fact.valid_to, v_fact.suppression);
+            tenant_id, project_id, closing_id, fact_id, recorded_at, previous_valid_to, suppression, user_id)
+        VALUES (p_tenant, p_project, make_id(), p_facts[i], p_moments[i], v_fact.valid_to, v_fact.suppression,
+                v_fact.user_id);
         UPDATE graph_facts f
         SET valid_to = nullif(p_ends[i], 'infinity'), closed_at = p_moments[i], updated_at = p_moments[i]
         WHERE f.tenant_id = p_tenant AND f.fact_id = p_facts[i];

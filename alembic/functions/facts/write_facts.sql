@@ -14,7 +14,7 @@ RETURNS TABLE (
     object_value text, value_type text, scope text, garden_id uuid, agent_id text, source text,
     source_trust double precision, confidence double precision, valid_from timestamptz, valid_to timestamptz,
     created_at timestamptz, closed_at timestamptz, retracted_at timestamptz, contradicted boolean, evidence uuid[],
-    derived_from text[], fact_hash text, mentions int)
+    derived_from text[], fact_hash text, mentions int, user_id text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan

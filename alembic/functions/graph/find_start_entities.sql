@@ -14,14 +14,7 @@ BEGIN
             SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
             WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id = p_entity);
     ELSE
-        v_roots := ARRAY(
-            SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
-            WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.canonical_norm = p_name);
-        IF v_roots = '{}' THEN
-            v_roots := ARRAY(
-                SELECT DISTINCT a.entity_id FROM graph_entity_aliases a
-                WHERE a.tenant_id = v_tenant AND a.project_id = v_project AND a.alias_norm = p_name);
-        END IF;
+        v_roots := ARRAY(SELECT named_entities(v_tenant, v_project, p_name));
     END IF;
     RETURN ARRAY(
         SELECT e.entity_id FROM unnest(v_roots) u(id)

@@ -11,7 +11,8 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
 BEGIN
-    PERFORM set_scope(p_tenant, p_project, '', NULL, CASE WHEN p_project IS NULL THEN 'cross_project' ELSE '' END);
+    PERFORM set_scope(p_tenant, p_project, '', NULL, CASE WHEN p_project IS NULL THEN 'cross_project' ELSE '' END,
+                      '*');
     UPDATE jobs j
     SET status = CASE p_status WHEN 'postponed' THEN 'pending' ELSE p_status END, last_error = p_error, lease_owner = NULL, lease_expires_at = NULL,
         available_at = coalesce(p_available_at, j.available_at),

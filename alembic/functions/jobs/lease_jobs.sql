@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION lease_jobs(p_owner text, p_kinds text[], p_limit int, p_lease interval, p_after text)
 RETURNS TABLE (
     tenant_id text, job_id uuid, project_id text, agent_id text, kind text, payload jsonb, attempts int,
-    max_attempts int, waited interval)
+    max_attempts int, waited interval, user_id text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -68,7 +68,7 @@ BEGIN
             attempts = j.attempts + 1, started_at = v_now
         FROM pick WHERE j.tenant_id = v_tenant AND j.job_id = pick.job_id
         RETURNING j.tenant_id, j.job_id, j.project_id, j.agent_id, j.kind, j.payload, j.attempts, j.max_attempts,
-                  v_now - j.available_at;
+                  v_now - j.available_at, j.user_id;
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         v_left := v_left - v_leased;
         v_index := v_index + 1;

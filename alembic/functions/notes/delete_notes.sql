@@ -15,14 +15,15 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_sources uuid[];
     v_now timestamptz;
 BEGIN
     deleted := ARRAY(
         SELECT n.note_id FROM memory_notes n
         WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.note_id = ANY (p_notes)
-          AND n.deleted_at IS NULL AND n.suppression = 0
-          AND is_visible(n.scope, n.agent_id, n.garden_id, v_agent, v_gardens)
+          AND n.deleted_at IS NULL AND n.suppression = 0 AND is_own_row(n.user_id, v_user)
+          AND is_visible(n.scope, n.agent_id, n.garden_id, n.user_id, v_agent, v_gardens, v_user)
         ORDER BY n.note_id FOR UPDATE);
     -- Derived notes remember the note whose deletion they followed, so that recovering it brings them back.
     SELECT coalesce(array_agg(d.note_id), '{}'), coalesce(array_agg(d.source), '{}') INTO derived, v_sources
@@ -47,11 +48,11 @@ BEGIN
     )
     INSERT INTO memory_history (
         tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, suppression, event, version,
-        changed_by, reason, old_content, proposal, created_at)
+        changed_by, reason, old_content, proposal, created_at, user_id)
     SELECT v_tenant, make_id(), g.project_id, g.note_id, g.agent_id, g.scope, g.garden_id, g.suppression, 'deleted',
            g.version, p_changed_by,
            CASE WHEN g.note_id = ANY (deleted) THEN p_reason ELSE 'its source note was deleted' END, g.content,
-           CASE WHEN g.note_id = ANY (deleted) THEN p_proposal END, v_now
+           CASE WHEN g.note_id = ANY (deleted) THEN p_proposal END, v_now, g.user_id
     FROM gone g;
     derived := ARRAY(SELECT u.id FROM unnest(derived) u(id) WHERE u.id <> ALL (deleted) ORDER BY u.id);
     facts := retract_unsupported(v_tenant, v_project, p_changed_by, p_key, deleted || derived, p_reason);

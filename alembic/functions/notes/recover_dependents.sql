@@ -13,11 +13,12 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := coalesce(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_now timestamptz := clock_timestamp();
 BEGIN
     PERFORM FROM memory_notes n
     WHERE n.tenant_id = v_tenant AND n.project_id = v_project AND n.note_id = p_note AND n.deleted_at IS NULL
-      AND n.suppression = 0 AND is_visible(n.scope, n.agent_id, n.garden_id, v_agent, v_gardens);
+      AND n.suppression = 0 AND is_visible(n.scope, n.agent_id, n.garden_id, n.user_id, v_agent, v_gardens, v_user);
     IF NOT FOUND THEN
         RAISE EXCEPTION 'recover_dependents needs a live note' USING ERRCODE = 'insufficient_privilege';
     END IF;
@@ -38,9 +39,10 @@ BEGIN
     ), recorded AS (
         INSERT INTO memory_history (
             tenant_id, history_id, project_id, note_id, agent_id, scope, garden_id, suppression, event, version,
-            changed_by, reason, old_content, new_content, created_at)
+            changed_by, reason, old_content, new_content, created_at, user_id)
         SELECT v_tenant, make_id(), b.project_id, b.note_id, b.agent_id, b.scope, b.garden_id, b.suppression,
-               'recovered', b.version, p_changed_by, 'its source note was recovered', b.content, b.content, v_now
+               'recovered', b.version, p_changed_by, 'its source note was recovered', b.content, b.content, v_now,
+               b.user_id
         FROM back b
         RETURNING note_id
     )

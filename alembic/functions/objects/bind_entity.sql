@@ -27,7 +27,9 @@ BEGIN
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR SHARE;
     SELECT o.* INTO v_entity FROM graph_entities e
     JOIN graph_entities o ON o.tenant_id = v_tenant AND o.entity_id = coalesce(e.merged_into, e.entity_id)
-    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id = p_entity AND o.suppression = 0;
+    WHERE e.tenant_id = v_tenant AND e.project_id = v_project AND e.entity_id = p_entity AND o.suppression = 0
+      -- All users share objects.
+      AND o.user_id = '' AND owner_user() = '';
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'entity_not_found', NULL::uuid, NULL::uuid;
         RETURN;

@@ -28,6 +28,15 @@ BEGIN
         v_documents := CASE WHEN p_context.known_at IS NULL THEN v_found.documents ELSE ARRAY(
             SELECT greatest(d.documents, 1) FROM unnest(v_found.documents) WITH ORDINALITY d(documents, place)
             ORDER BY d.place) END;
+        IF owner_user() <> '' THEN
+            -- A term that is frequent in the project may be rare in what this user and all users have.
+            v_documents := ARRAY(
+                SELECT least(d.documents, c.documents)
+                FROM unnest(v_documents, count_documents(p_kind, v_found.terms, 2000)) WITH ORDINALITY
+                    d(documents, counted, place)
+                CROSS JOIN LATERAL (SELECT greatest(d.counted, (d.documents > 0)::int) AS documents) c
+                ORDER BY d.place);
+        END IF;
         v_chosen := choose_terms(v_found.terms, v_documents, 2000);
         IF p_kind = 'fact' THEN
             v_hits := ARRAY(

@@ -15,6 +15,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := nullif(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_holds boolean := coalesce(current_setting('app.reach', true), '') = 'legal_hold';
     v_known timestamptz := p_context.known_at;
     v_valid timestamptz := p_context.valid_at;
@@ -27,7 +28,7 @@ BEGIN
     IF v_tenant IS NULL OR v_project IS NULL OR cardinality(p_chosen) = 0 THEN
         RETURN;
     END IF;
-    v_keys := lexical_keys(v_tenant, v_project, p_chosen);
+    v_keys := search_keys(v_tenant, v_project, v_user, p_chosen);
     RETURN QUERY
     WITH found AS MATERIALIZED (
         SELECT f.fact_id, f.terms_length, ts_filter(setweight(f.terms, 'A', p_terms.terms), '{a}') AS terms
@@ -35,10 +36,10 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT fact_confidence(f.fact_id, f.confidence, f.weighed_at, f.retracted_at, v_tenant, v_known)
         ) c(confidence)
-        WHERE lexical_keys(f.tenant_id, f.project_id, tsvector_to_array(f.terms)) && v_keys
+        WHERE owned_keys(f.tenant_id, f.project_id, f.user_id, tsvector_to_array(f.terms)) && v_keys
           AND f.tenant_id IS NOT DISTINCT FROM v_tenant AND f.project_id IS NOT DISTINCT FROM v_project
           AND (f.suppression = 0 OR (f.suppression = 2 AND v_holds))
-          AND is_visible(f.scope, f.agent_id, f.garden_id, v_agent, v_gardens)
+          AND is_visible(f.scope, f.agent_id, f.garden_id, f.user_id, v_agent, v_gardens, v_user)
           AND (v_scope IS NULL OR f.scope = v_scope)
           AND fact_stands(f.fact_id, f.valid_from, f.valid_until, f.created_at, f.closed_at, f.retracted_at,
                           v_tenant, v_valid, v_known)

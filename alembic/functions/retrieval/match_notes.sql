@@ -17,21 +17,22 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := nullif(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_user text := current_setting('app.user_id', true);
     v_average double precision := p_terms.average;
     v_keys text[];
 BEGIN
     IF v_tenant IS NULL OR v_project IS NULL OR cardinality(p_chosen) = 0 THEN
         RETURN;
     END IF;
-    v_keys := lexical_keys(v_tenant, v_project, p_chosen);
+    v_keys := search_keys(v_tenant, v_project, v_user, p_chosen);
     RETURN QUERY
     WITH found AS MATERIALIZED (
         SELECT n.note_id, n.terms_length, ts_filter(setweight(n.terms, 'A', p_terms.terms), '{a}') AS terms
         FROM memory_notes n
-        WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) && v_keys
+        WHERE owned_keys(n.tenant_id, n.project_id, n.user_id, tsvector_to_array(n.terms)) && v_keys
           AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
           AND n.suppression = 0
-          AND is_visible(n.scope, n.agent_id, n.garden_id, v_agent, v_gardens)
+          AND is_visible(n.scope, n.agent_id, n.garden_id, n.user_id, v_agent, v_gardens, v_user)
           AND (p_scope IS NULL OR n.scope = p_scope)
           AND note_stands(n.created_at, n.deleted_at, p_known)
         LIMIT p_most

@@ -18,6 +18,7 @@ DECLARE
     v_units uuid[];
     v_cosines double precision[];
     v_condition text := unit_condition(p_kind, p_context.known_at);
+    v_user text := current_setting('app.user_id', true);
 BEGIN
     p_context.valid_at := coalesce(p_context.valid_at, p_context.known_at, clock_timestamp());
     IF prefers_index(p_context, p_vector.model_id, p_kind, p_limit) THEN
@@ -30,6 +31,16 @@ BEGIN
         -- So few of the nearest units may be read that the index gave up: scan all of them.
     END IF;
     PERFORM set_config('enable_sort', 'on', true);
+    IF v_condition = '' AND v_user <> '*' THEN
+        -- What a user has and what all users share, by an index: a project may have millions of others.
+        RETURN QUERY
+        SELECT e.owner_id, -(e.vector <#> v_query) FROM embeddings e
+        WHERE e.tenant_id = p_context.tenant_id AND e.project_id = p_context.project_id AND e.view = 'self'
+          AND e.user_id = ANY (ARRAY['', v_user]) AND (p_context.scope IS NULL OR e.scope = p_context.scope)
+          AND e.owner_kind = p_kind AND e.model_id = p_vector.model_id
+        ORDER BY e.vector <#> v_query, e.owner_id LIMIT p_limit;
+        RETURN;
+    END IF;
     IF v_condition = '' THEN
         RETURN QUERY
         SELECT e.owner_id, -(e.vector <#> v_query) FROM embeddings e
@@ -43,11 +54,13 @@ BEGIN
     RETURN QUERY EXECUTE format(
         'SELECT e.owner_id, -e.distance FROM ('
         '    SELECT e.owner_id, e.vector <#> $1 AS distance FROM embeddings e'
-        '    WHERE e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4)'
+        '    WHERE e.tenant_id = $2 AND e.project_id = $3 AND e.view = ''self'' AND ($4::text IS NULL OR e.scope = $4)%s'
         '      AND e.owner_kind = %L AND e.model_id = %s'
-        '    ORDER BY 2, 1 OFFSET 0) e %s LIMIT $5', p_kind, p_vector.model_id, v_condition)
+        '    ORDER BY 2, 1 OFFSET 0) e %s LIMIT $5',
+        CASE WHEN v_user <> '*' THEN ' AND e.user_id = ANY (ARRAY['''', $12])' END, p_kind, p_vector.model_id,
+        v_condition)
     USING v_query, p_context.tenant_id, p_context.project_id, p_context.scope, p_limit, p_context.valid_at,
           p_context.known_at, p_filter.relations, p_filter.min_confidence, p_filter.min_trust,
-          p_filter.include_contradicted;
+          p_filter.include_contradicted, v_user;
 END
 $$;

@@ -7,6 +7,7 @@ AS $$
 DECLARE
     v_vectors bigint;
     v_share double precision;
+    v_user text := current_setting('app.user_id', true);
 BEGIN
     -- Cards and objects are few and have no index.
     IF p_kind IN ('card', 'object') THEN
@@ -18,6 +19,18 @@ BEGIN
       AND c.view = 'self';
     IF v_vectors IS NULL OR v_vectors <= 25000 THEN
         RETURN false;
+    END IF;
+    IF v_user <> '*' THEN
+        -- Of a user and of all users, counted as far as an exact search is faster.
+        SELECT count(*) INTO v_vectors FROM (
+            SELECT FROM embeddings e
+            WHERE e.tenant_id = p_context.tenant_id AND e.project_id = p_context.project_id
+              AND e.user_id = ANY (ARRAY['', v_user]) AND e.model_id = p_model AND e.owner_kind = p_kind
+              AND e.view = 'self'
+            LIMIT 25001) c;
+        IF v_vectors <= 25000 THEN
+            RETURN false;
+        END IF;
     END IF;
     -- The project's share of the index over the partition that has this tenant's vectors.
     SELECT v_vectors / greatest(r.reltuples, 1) INTO v_share

@@ -30,6 +30,7 @@ def add_key_commands(commands: Any) -> None:
     create.add_argument("--project", metavar="P", help="bind the key to one project (default: all projects)")
     create.add_argument("--kind", choices=["agent", "admin", "platform"], default="agent")
     create.add_argument("--agent", metavar="NAME", help="the agent that will use it (required for kind agent)")
+    create.add_argument("--user", metavar="ID", help="bind an agent's key to one end user, for whom it always acts")
     create.add_argument("--scopes", metavar="a,b", help="comma-separated (default: all scopes of its kind)")
     create.add_argument("--name", default="", help="a display name")
     create.add_argument("--expires", metavar="TIME", help="ISO 8601 with a zone, such as 2030-01-01T00:00:00Z")
@@ -63,8 +64,8 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
     from app.tenancy.schemas import KeyCreate
 
     if options.kind == "platform":
-        if any((options.tenant, options.project, options.agent, options.scopes)):
-            raise BadRequest("--kind platform: a platform key has no tenant, project, agent or scopes.")
+        if any((options.tenant, options.project, options.agent, options.user, options.scopes)):
+            raise BadRequest("--kind platform: a platform key has no tenant, project, agent, user or scopes.")
         if options.from_env:
             raise BadRequest("--from-env: for a platform key, set PLATFORM_KEY for the service instead.")
         issued = run_as_owner(settings, replace_platform_key)
@@ -77,6 +78,7 @@ def run_create_key(options: argparse.Namespace, settings: Settings) -> int:
         "kind": options.kind,
         "project_id": options.project,
         "agent_id": options.agent,
+        "user_id": options.user,
         "name": options.name,
         "rate_limits": {work: limit for work, limit in limits.items() if limit is not None},
     }

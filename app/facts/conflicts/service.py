@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.access import Principal
+from app.access import Principal, shared_read_only
 from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
@@ -201,6 +201,8 @@ def _check_refusal(refused: str | None) -> None:
         raise _already_resolved()
     if refused == "garden_forbidden":
         raise Forbidden("Readers of a garden cannot resolve its conflicts.", code="garden_forbidden")
+    if refused == "shared_read_only":
+        raise shared_read_only("The conflict")
     if refused == "winner_invalid":
         raise Conflict("winner: this fact has been retracted; choose the other one.", code="conflict_winner_invalid")
     raise conflict_not_found()

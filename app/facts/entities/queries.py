@@ -20,17 +20,10 @@ BY_ID = """(SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
     WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.entity_id = %({name})s::uuid)"""
 # The entities of a name: none, one, or several that share an alias. Where one is expected, several make the subquery
 # fail, which the caller reports as ambiguous.
-BY_NAME = """(
-    SELECT coalesce(m.merged_into, m.entity_id) FROM graph_entities m
-    WHERE m.tenant_id = %(tenant)s AND m.project_id = %(project)s AND m.canonical_norm = %({name})s
-    UNION ALL
-    SELECT a.entity_id FROM graph_entity_aliases a
-    WHERE a.tenant_id = %(tenant)s AND a.project_id = %(project)s AND a.alias_norm = %({name})s
-      AND NOT EXISTS (SELECT FROM graph_entities m WHERE m.tenant_id = %(tenant)s
-                        AND m.project_id = %(project)s AND m.canonical_norm = %({name})s))"""
+BY_NAME = "(SELECT named_entities(%(tenant)s, %(project)s, %({name})s))"
 # Entities with all their names.
 _ENTITIES = """
-    SELECT e.entity_id, e.canonical, e.canonical_norm, e.kind, e.created_at, e.updated_at, e.suppression,
+    SELECT e.entity_id, e.canonical, e.canonical_norm, e.user_id, e.kind, e.created_at, e.updated_at, e.suppression,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
                  WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id{known_alias}
                  ORDER BY a.alias_norm) AS aliases,
@@ -38,7 +31,7 @@ _ENTITIES = """
             WHERE o.tenant_id = %(tenant)s AND o.canonical_id = e.object_canonical_id{known_object}
             LIMIT 1) AS object_canonical_id
     FROM graph_entities e WHERE e.tenant_id = %(tenant)s AND {where}
-    ORDER BY e.canonical_norm"""
+    ORDER BY e.canonical_norm, e.entity_id"""
 # Raises an error for a time before the project's retention floor, without a round trip of its own.
 AS_OF_ALLOWED = "(SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"
 ENTITIES_BY_ID = _ENTITIES.format(where="e.entity_id = ANY (%(ids)s::uuid[])", known_alias="", known_object="")
@@ -64,7 +57,7 @@ PREFIX = "{column} >= %(prefix)s AND {column} < %(prefix)s || U&'\\+10FFFF'"
 _FILTERS = {
     "prefix": PREFIX.format(column="e.canonical_norm"),
     "kind": "e.kind = %(kind)s",
-    "after": "e.canonical_norm > %(after)s",
+    "after": "(e.canonical_norm, e.entity_id) > (%(after)s, %(after_id)s::uuid)",
 }
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 from litestar import Response, Router, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from app.access import as_user
 from app.facts.as_of import parse_as_of
 from app.facts.entities import service
 from app.facts.schemas import (
@@ -28,6 +29,7 @@ from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, 
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
+CREATE = Access(work="write", scopes=("facts:write",), user_in_body=True)
 ValidAt = Annotated[
     str | None,
     QueryParameter(max_length=40, description="Accepted as in other reads; entities have no validity of their own."),
@@ -36,7 +38,7 @@ ValidAt = Annotated[
 
 @post(
     "/entities",
-    opt={"access": WRITE},
+    opt={"access": CREATE},
     summary="Create or find an entity",
     tags=["entities"],
     responses=also(200, EntityCreated, "An entity of that name exists already."),
@@ -45,7 +47,9 @@ async def create_entity(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[EntityCreate]
 ) -> Response[EntityCreated]:
     """201 when it is new, 200 when one of that name (ignoring case and white space) exists; a given kind is then set
-    and aliases are added. Names of entities are shared by everybody in the project."""
+    and aliases are added. Names of entities are shared by everybody in the project,
+    except those of an end user, which are that user's alone."""
+    who = as_user(who, data.user_id)
     return respond(await idempotent.run(db, who, lambda session: service.create_entity(session, who, data=data)))
 
 

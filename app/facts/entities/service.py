@@ -49,6 +49,7 @@ def present_entity(row: Row) -> EntityRead:
         canonical=row["canonical"],
         kind=row["kind"],
         aliases=list(row["aliases"]),
+        user_id=row["user_id"] or None,
         object_canonical_id=row["object_canonical_id"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
@@ -108,6 +109,7 @@ def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: 
         canonical=name.shown,
         kind=kind,
         aliases=[names[norm] for norm in sorted(names)],
+        user_id=who.owner_user or None,
         object_canonical_id=None,
         created_at=made["created_at"],
         updated_at=made["created_at"],
@@ -199,13 +201,14 @@ async def list_entities(
             "prefix": None if prefix is None else _normal_prefix(prefix),
             "kind": filters["kind"],
             "after": None if page.after is None else page.after[0],
+            "after_id": None if page.after is None else page.after[1],
         }
         given = {name: value for name, value in values.items() if value}
-        statement = queries.select_entities(set(given), at_past=context.as_of is not None)
+        statement = queries.select_entities(set(given) - {"after_id"}, at_past=context.as_of is not None)
         found = await look_back(db, who, statement, {**context.parameters(), **given, "limit": page.limit + 1})
-        rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
+        rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"], str(row["entity_id"])])
         if page.include_total:
-            every = queries.select_entities(set(given) - {"after"}, at_past=context.as_of is not None)
+            every = queries.select_entities(set(given) - {"after", "after_id"}, at_past=context.as_of is not None)
             params = {**context.parameters(), **given, "limit": COUNT_LIMIT}
             total = Total.of(await look_back(db, who, count_query(every), params))
     notices = await notices_of(db, who, rows, context.hold_denied)
@@ -311,6 +314,11 @@ def _check_merge(refused: str | None) -> None:
     if refused == "entity_merged":
         raise Conflict(
             "One of the two has been merged already; read it by its id to see into which entity.", code="entity_merged"
+        )
+    if refused == "different_users":
+        raise Conflict(
+            "into: the two belong to different users, or one of them to all; their names must stay apart.",
+            code="different_users",
         )
     if refused is not None:
         raise entity_not_found()

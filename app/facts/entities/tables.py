@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.metadata import metadata
+from app.db.metadata import metadata, user_column
 from app.db.rls import Rule
 from app.facts.columns import NAME, id_column, time_column
 
@@ -41,10 +41,12 @@ graph_entities = Table(
         comment="shown to writers who must not know that it is hidden",
     ),
     Column("object_canonical_id", Uuid(as_uuid=False), nullable=True, comment="the object that stands for it"),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "entity_id"),
-    UniqueConstraint("tenant_id", "project_id", "canonical_norm", name="graph_entities_name_key"),
+    UniqueConstraint("tenant_id", "project_id", "canonical_norm", "user_id", name="graph_entities_name_key"),
     ForeignKeyConstraint(["tenant_id", "merged_into"], ["graph_entities.tenant_id", "graph_entities.entity_id"]),
     CheckConstraint("canonical_norm <> ''", name="canonical_norm"),
+    Index("graph_entities_user_idx", "tenant_id", "project_id", "user_id", "created_at", "entity_id"),
     Index(
         "graph_entities_merged_idx",
         "tenant_id",
@@ -57,7 +59,7 @@ graph_entities = Table(
         "object_canonical_id",
         postgresql_where=text("object_canonical_id IS NOT NULL"),
     ),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
+    info={"rls": Rule.USER_NAMES, "grants": "SELECT"},
 )
 
 graph_entity_aliases = Table(
@@ -71,11 +73,12 @@ graph_entity_aliases = Table(
     Column("alias_norm", NAME, nullable=False),
     Column("suppression", SmallInteger, nullable=False, server_default=text("0")),
     time_column("created_at"),
+    user_column(),
     PrimaryKeyConstraint("tenant_id", "alias_id"),
-    UniqueConstraint("tenant_id", "entity_id", "alias_norm", name="graph_entity_aliases_alias_key"),
+    UniqueConstraint("tenant_id", "entity_id", "alias_norm", "user_id", name="graph_entity_aliases_alias_key"),
     ForeignKeyConstraint(
         ["tenant_id", "entity_id"], ["graph_entities.tenant_id", "graph_entities.entity_id"], ondelete="CASCADE"
     ),
-    Index("graph_entity_aliases_norm_idx", "tenant_id", "project_id", "alias_norm"),
-    info={"rls": Rule.NAMES, "grants": "SELECT"},
+    Index("graph_entity_aliases_norm_idx", "tenant_id", "project_id", "alias_norm", "user_id"),
+    info={"rls": Rule.USER_NAMES, "grants": "SELECT"},
 )

@@ -8,13 +8,15 @@ BIND_ENTITY = text("SELECT * FROM bind_entity(CAST(:entity AS uuid), CAST(:objec
 # The project's main branch; NULL when there is no such project.
 MAIN_BRANCH = "SELECT ensure_main_branch(%(project)s) AS branch_id"
 
-# Entities that may have an object: neither merged, nor hidden by a tombstone in project_shared.
+# Entities that may have an object, which all users share: common to all users, not merged, and not hidden by a
+# tombstone in project_shared.
 _BINDABLE = """
     e.tenant_id = %(tenant)s AND e.project_id = %(project)s AND e.merged_into IS NULL AND e.suppression = 0
-    AND hidden_level(e.erased_scopes, e.held_scopes, 'project_shared') = 0"""
+    AND e.user_id = '' AND hidden_level(e.erased_scopes, e.held_scopes, 'project_shared') = 0"""
 # Facts between two entities that are valid now and that the whole project may read.
 _CURRENT = """
     f.tenant_id = %(tenant)s AND f.project_id = %(project)s AND f.object_entity_id IS NOT NULL
+    AND f.user_id = ''
     AND f.scope <> 'agent_private' AND f.garden_id IS NULL AND f.retracted_at IS NULL AND f.suppression = 0
     AND f.valid_from <= %(now)s AND f.valid_until > %(now)s"""
 _TYPE = "coalesce(e.kind, 'Entity')"
@@ -36,7 +38,8 @@ _END = f"""
 UNBOUND_ENTITIES = f"""
     SELECT e.entity_id, e.canonical, e.canonical_norm, {_TYPE} AS type,
            ARRAY(SELECT a.alias FROM graph_entity_aliases a
-                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id ORDER BY a.alias_norm) AS aliases
+                 WHERE a.tenant_id = %(tenant)s AND a.entity_id = e.entity_id AND a.user_id = ''
+                 ORDER BY a.alias_norm) AS aliases
     FROM graph_entities e
     WHERE {_BINDABLE} AND e.object_canonical_id IS NULL AND e.entity_id > %(after)s::uuid
     ORDER BY e.entity_id LIMIT %(limit)s"""
