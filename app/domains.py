@@ -24,6 +24,7 @@ DOMAINS = (
     "app.extraction",
     "app.jobs",
     "app.maintenance",
+    "app.users",
 )
 
 

@@ -5,7 +5,7 @@ from sqlalchemy import text
 from alembic import op
 from app.db.functions import remove_functions
 from app.db.migrations import execute_literal
-from app.db.rls import CHECKS, EXPRESSIONS, Rule
+from app.db.rls import CHECKS, EXPRESSIONS, Rule, enable_tenant_rls
 
 revision = "0016_users"
 down_revision = "0009_conflict_space"
@@ -88,6 +88,27 @@ CREATE INDEX jobs_user_idx ON jobs (tenant_id, project_id, user_id) WHERE user_i
 """
 
 
+# A record of each erasure of a user, without the user's id.
+USER_ERASURES = """
+CREATE TABLE user_erasures (
+    tenant_id text NOT NULL,
+    erasure_id uuid NOT NULL,
+    project_id text NOT NULL,
+    user_hash bytea NOT NULL,
+    key_id text NOT NULL,
+    created_at timestamptz NOT NULL,
+    erased_at timestamptz,
+    signed text,
+    signature bytea,
+    public_key bytea,
+    CONSTRAINT user_erasures_pkey PRIMARY KEY (tenant_id, erasure_id)
+);
+COMMENT ON COLUMN user_erasures.user_hash IS 'SHA-256 of tenant, project and the user''s id, which is stored nowhere';
+COMMENT ON COLUMN user_erasures.signed IS 'the receipt, as the very text that was signed';
+CREATE INDEX user_erasures_user_idx ON user_erasures (tenant_id, project_id, user_hash, created_at);
+"""
+
+
 def set_rule(table: str, rule: Rule) -> None:
     """Replace the expressions of a table's policy for the service by those of a rule."""
     execute_literal(f"ALTER POLICY {table}_app ON {table} USING {EXPRESSIONS[rule]} WITH CHECK {CHECKS[rule]}")
@@ -111,6 +132,8 @@ def upgrade() -> None:
     op.execute("ALTER TABLE api_keys ADD COLUMN user_id text")
     op.execute("COMMENT ON COLUMN api_keys.user_id IS 'the end user that the key always acts for'")
     execute_literal(INDEXES)
+    execute_literal(USER_ERASURES)
+    enable_tenant_rls(execute_literal, "user_erasures", rule=Rule.CUSTODY, grants="SELECT")
 
 
 BEFORE = """
@@ -146,6 +169,7 @@ def downgrade() -> None:
                 "export these users before the downgrade."
             )
     execute_literal(BEFORE)
+    op.execute("DROP TABLE user_erasures")
     comment_owner("the agent under agent_private, else the garden, else nothing")
     op.execute("ALTER TABLE api_keys DROP COLUMN user_id")
     for table, (rule, _) in RULES.items():

@@ -78,3 +78,27 @@ erasure_receipts = Table(
     ForeignKeyConstraint(["tenant_id", "tombstone_id"], ["tombstones.tenant_id", "tombstones.tombstone_id"]),
     info={"rls": Rule.CUSTODY, "grants": "SELECT"},
 )
+
+# The erasures of end users, whose ids are stored nowhere.
+user_erasures = Table(
+    "user_erasures",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("erasure_id", Uuid(as_uuid=False), nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column(
+        "user_hash",
+        LargeBinary,
+        nullable=False,
+        comment="SHA-256 of tenant, project and the user's id, which is stored nowhere",
+    ),
+    Column("key_id", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("erased_at", DateTime(timezone=True), nullable=True),
+    Column("signed", Text, nullable=True, comment="the receipt, as the very text that was signed"),
+    Column("signature", LargeBinary, nullable=True),
+    Column("public_key", LargeBinary, nullable=True),
+    PrimaryKeyConstraint("tenant_id", "erasure_id"),
+    Index("user_erasures_user_idx", "tenant_id", "project_id", "user_hash", "created_at"),
+    info={"rls": Rule.CUSTODY, "grants": "SELECT"},
+)

@@ -1,6 +1,6 @@
 """All SQL of facts."""
 
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import text
 
@@ -249,21 +249,27 @@ _OF_ENTITY = """(
     SELECT u.fact_id FROM (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where} OFFSET 0) u
     ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
 # Open facts and ended ones are two ranges with an index each, so that a long history does not slow this down.
-_VALID = """(
-    SELECT u.fact_id FROM (
-        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {still_open}
-         ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
-        UNION ALL
-        (SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {no_longer_open}
-         ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)
-    ) u ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
-_ANY_TIME = """(
-    SELECT f.fact_id FROM graph_facts f WHERE {where}
-    ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)"""
+# So are those of a user and those of all users.
+_RANGE = """(SELECT f.fact_id, f.created_at FROM graph_facts f WHERE {where}
+         ORDER BY f.created_at DESC, f.fact_id DESC LIMIT %(limit)s)"""
+_RANGES = """(
+    SELECT u.fact_id FROM ({ranges}) u ORDER BY u.created_at DESC, u.fact_id DESC LIMIT %(limit)s)"""
+OWNERS = {"every": (), "visible": ("f.user_id = %(user)s", "f.user_id = ''"), "own": ("f.user_id = %(user)s",)}
 
 
-def select_facts(when: FactFilter, *, filters: set[str], by_id: set[str], inactive: bool, preferred: bool) -> str:
-    """Return the query for facts, newest first; `by_id` are the filters that name an entity by its id."""
+def select_facts(
+    when: FactFilter,
+    *,
+    filters: set[str],
+    by_id: set[str],
+    inactive: bool,
+    preferred: bool,
+    owners: Literal["every", "visible", "own"],
+) -> str:
+    """Return the query for facts, newest first; `by_id` are the filters that name an entity by its id.
+
+    `owners` are every user, one user with what is common to all, or one user alone.
+    """
     where: list[str] = []
     for name in sorted(filters):
         entity = (BY_ID if name in by_id else BY_NAME).format(name=name)
@@ -280,14 +286,20 @@ def select_facts(when: FactFilter, *, filters: set[str], by_id: set[str], inacti
             other_confidence=when.confidence("x"),
         )
         where.append(f"NOT {overruled}")
-    parts = {
-        "where": when.conditions(inactive=inactive),
-        "still_open": when.still_open(),
-        "no_longer_open": when.no_longer_open(),
-    }
-    shape = _OF_ENTITY if filters & {"entity", "object"} else _ANY_TIME if inactive else _VALID
-    chosen = shape.format(**{name: " AND ".join([*conditions, *where]) for name, conditions in parts.items()})
+    if filters & {"entity", "object"}:
+        own = list(OWNERS[owners][:1]) if owners == "own" else []
+        chosen = _OF_ENTITY.format(where=" AND ".join([*when.conditions(inactive=inactive), *where, *own]))
+    else:
+        times = [when.conditions(inactive=True)] if inactive else [when.still_open(), when.no_longer_open()]
+        ranges = [[*time, *where, *owner] for time in times for owner in _each_owner(owners)]
+        chosen = _RANGES.format(
+            ranges="\n        UNION ALL\n        ".join(_RANGE.format(where=" AND ".join(found)) for found in ranges)
+        )
     return _facts(when, chosen=chosen, order="f.created_at DESC, f.fact_id DESC")
+
+
+def _each_owner(owners: str) -> list[list[str]]:
+    return [[condition] for condition in OWNERS[owners]] or [[]]
 
 
 # The supersession chain of a fact: what it superseded and what superseded it, transitively, nearest first.

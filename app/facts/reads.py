@@ -1,7 +1,7 @@
 """Use cases that read facts: a list with filters at two times, one fact, and one with its history."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from app.access import Principal
 from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row
+from app.db.scope import EVERY_USER
 from app.errors import BadRequest, NotFound
 from app.facts import queries
 from app.facts.as_of import HELD, hold_notices, look_back
@@ -127,6 +128,8 @@ class FactFilters(msgspec.Struct, frozen=True, kw_only=True):
     include_inactive: bool = False
     include_contradicted: bool = True
     include_low_trust: bool = True
+    own: bool = False
+    """Only what belongs to the caller's user, without what is common to all users."""
 
 
 async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters, page: Page) -> FactList:
@@ -148,11 +151,13 @@ async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters
             by_id=by_id,
             inactive=filters.include_inactive,
             preferred=not filters.include_contradicted,
+            owners=_owners(who, filters),
         )
 
     params = {
         **when.params,
         **given,
+        "user": who.user_id,
         "unknown_trust": UNKNOWN_TRUST,
         "limit": page.limit + 1,
         "after_id": page.after[1] if page.after else None,
@@ -169,6 +174,13 @@ async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters
         counted = {**params, "limit": COUNT_LIMIT}
         total = Total.of(await look_back(db, who, count_query(statement(every)), counted))
     return FactList(facts=facts, next_cursor=next_cursor, total=total, tombstone_notices=notices)
+
+
+def _owners(who: Principal, filters: FactFilters) -> Literal["every", "visible", "own"]:
+    if who.user_id == EVERY_USER:
+        return "every"
+    # Without any user there is only what is common.
+    return "own" if filters.own or not who.user_id else "visible"
 
 
 def _given(filters: FactFilters, context: ReadContext) -> tuple[dict[str, Any], set[str]]:

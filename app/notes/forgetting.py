@@ -23,12 +23,18 @@ MAX_NOTES = 10_000
 SAMPLE = 10
 
 
-async def forget_notes(db: Database, who: Principal, *, data: NotesForget, signer: CursorSigner) -> NotesForgotten:
+async def forget_notes(
+    db: Database, who: Principal, *, data: NotesForget, signer: CursorSigner, owner: str | None = None
+) -> NotesForgotten:
     """Delete the notes that match a filter, as one note is deleted; with `dry_run` only say what that would delete.
+
+    `owner` limits it to the notes of one user, or with '' to those common to all users.
 
     Pinned notes stay unless `force`. Raise Conflict for more than 25 notes without a token that confirms them.
     """
     filters = _conditions(data.filter)
+    if owner is not None:
+        filters["user_id"] = owner
     confirmation = Confirmation(signer, who, "forget_notes", token=data.confirm_token, force=data.force, **filters)
 
     async def write() -> NotesForgotten:

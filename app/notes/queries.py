@@ -169,7 +169,7 @@ def _matching(tenant_id: str, filters: dict[str, Any]) -> list[Any]:
     """Return the conditions on live notes that have these properties."""
     c = memory_notes.c
     conditions: list[Any] = [c.tenant_id == tenant_id, c.deleted_at.is_(None)]
-    for name in ("type", "agent_id", "author", "scope", "garden_id", "thread_id"):
+    for name in ("type", "agent_id", "user_id", "author", "scope", "garden_id", "thread_id"):
         if (value := filters.get(name)) is not None:
             conditions.append(c[name] == value)
     if (tag := filters.get("tag")) is not None:

@@ -37,6 +37,7 @@ valid for 300 seconds by default. `Idempotency-Key` on a POST that creates makes
 TAGS = [
     Tag(name="notes", description="What was said, with the history of every change."),
     Tag(name="recall", description="The facts and notes that fit a query, best first; memory cards; traces."),
+    Tag(name="users", description="End users and their threads: what is stored of each, export and erasure."),
     Tag(name="facts", description="What is believed, with its evidence, true from and to."),
     Tag(name="entities", description="Who and what facts are about: one entity for each name, whatever its spelling."),
     Tag(name="predicates", description="The vocabulary of facts. It grows by itself; you decide about it later."),
