@@ -17,6 +17,7 @@ DECLARE
     v_project text := nullif(current_setting('app.project_id', true), '');
     v_agent text := nullif(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
+    v_holds boolean := coalesce(current_setting('app.reach', true), '') = 'legal_hold';
     v_average double precision := p_terms.average;
     v_keys text[];
 BEGIN
@@ -30,7 +31,7 @@ BEGIN
         FROM memory_notes n
         WHERE lexical_keys(n.tenant_id, n.project_id, tsvector_to_array(n.terms)) && v_keys
           AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
-          AND n.suppression = 0
+          AND (n.suppression = 0 OR (n.suppression = 2 AND v_holds))
           AND is_visible(n.scope, n.agent_id, n.garden_id, v_agent, v_gardens)
           AND (p_scope IS NULL OR n.scope = p_scope)
           AND note_stands(n.created_at, n.deleted_at, p_known)
