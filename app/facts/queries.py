@@ -333,13 +333,13 @@ CLOSINGS = text(
 )
 
 
-# The entities under legal hold that objects or relationships name or stand for.
+# The entities under legal hold that objects or relationships name or stand for, after merges.
 HELD_ENTITIES = """
-    SELECT e.entity_id FROM object_entity_mentions m
+    SELECT coalesce(e.merged_into, e.entity_id) AS entity_id FROM object_entity_mentions m
     JOIN graph_entities e ON e.tenant_id = %(tenant)s AND e.entity_id = m.entity_id
     WHERE m.tenant_id = %(tenant)s AND m.canonical_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL
     UNION
-    SELECT e.entity_id FROM graph_entities e
+    SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
     WHERE e.tenant_id = %(tenant)s AND e.object_canonical_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL"""
 # The active legal holds on these entities in these scopes (NULL: any), and on what these facts and notes name.
 HOLDS = """

@@ -106,7 +106,8 @@ async def list_notes(
     include_total: IncludeTotal = False,
 ) -> NoteList:
     """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
-    the notes that were live then, with the fields they had; only `extraction_status` is the present one."""
+    the notes that were live then, with the fields they had; only `extraction_status` is the present one.
+    Administrators also see those under legal hold then."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
@@ -127,8 +128,8 @@ async def list_notes(
 async def get_note(
     db: Db, who: Who, hold_denied: HoldDenied, check_held_notes: CheckHeld, note_id: FromPath[UUID], as_of: AsOf = None
 ) -> NoteRead:
-    """Returns the note, or with `as_of` as it was then. Returns 404 when the note is unknown, hidden or deleted, or was
-    at that time."""
+    """Returns the note, or with `as_of` as it was then, to administrators also under legal hold. Returns 404 when the
+    note is unknown, hidden or deleted, or was at that time."""
     context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied)
     return await service.get_note(db, context, note_id=note_id, check_held=check_held_notes)
 

@@ -229,3 +229,78 @@ def test_a_replayed_trace_shows_held_notes_to_administrators_alone(
     assert "tombstone_notices" not in hidden
     assert error(replay(client(guarded, "admin"), denied)) == (403, "as_of_legal_hold_forbidden")
     assert replay(client(guarded, "robin"), denied).status_code == 200
+
+
+def test_a_note_is_held_by_the_holds_of_its_scope_alone(
+    robin: httpx.Client, admin: httpx.Client, database: TestDatabase, superuser: Superuser
+) -> None:
+    whole, partly = new("Whole"), new("Partly")
+    told = note(robin, content=f"{whole} told it")
+    entity(robin, whole)
+    fact(robin, partly, new("p"), "x", evidence=[told])
+    tombstone(admin, partly, legal_hold=True, scope="org_shared")
+    made_hold = tombstone(admin, whole, legal_hold=True)
+    assert admin.get(f"/v1/notes/{told}", params={"as_of": now(database)}).status_code == 200
+    row = superuser.execute(
+        "SELECT details FROM audit_log WHERE event_type = 'fact_read' AND details -> 'note_ids' ? %s", (told,)
+    ).fetchone()
+    assert row == {"details": {"tombstone_ids": [made_hold["tombstone_id"]], "note_ids": [told]}}
+
+
+def test_an_object_of_every_project_is_checked_in_each_of_them(
+    keys: dict[str, str],
+    as_key: Callable[..., httpx.Client],
+    robin: httpx.Client,
+    admin: httpx.Client,
+    guarded: RunningService,
+    superuser: Superuser,
+    database: TestDatabase,
+) -> None:
+    """A project does not see the holds of another, so that what is denied there cannot be told from what is not."""
+    name = new("Shared")
+    about = made(admin, "/v1/graph/objects", type="Decision", title=new("shared"), properties={}, project_id=None)
+    path = f"/v1/entities/{entity(robin, name)['entity_id']}/object"
+    assert admin.put(path, json={"object_id": about}).status_code == 200
+    tombstone(admin, name, legal_hold=True)
+    then = {"as_of": now(database)}
+    other = as_key(keys["admin"], "other")
+    assert other.get(f"/v1/graph/objects/{about}").status_code == 404
+    assert other.get(f"/v1/graph/objects/{about}", params=then).status_code == 200
+    row = superuser.execute(
+        "SELECT details FROM audit_log WHERE event_type = 'fact_read' AND details -> 'object_ids' ? %s", (about,)
+    ).fetchone()
+    assert row == {"details": {"tombstone_ids": [], "object_ids": [about]}}
+    with httpx.Client(base_url=guarded.url, headers=other.headers, timeout=30) as strict:
+        refused = strict.get(f"/v1/graph/objects/{about}", params=then)
+    assert error(refused) == (403, "as_of_legal_hold_forbidden")
+
+
+def test_a_chunk_does_not_name_its_document_under_a_hold(
+    robin: httpx.Client, admin: httpx.Client, database: TestDatabase
+) -> None:
+    name, word = new("Titled"), f"w{new('')[-12:]}"
+    entity(robin, name)
+    document = robin.post("/v1/documents", json={"title": f"File of {name}", "content": word}).json()["document"]
+    note(robin, type="document_chunk", content=f"says {word}", thread_id=f"document:{document['document_id']}")
+    then = now(database)
+    tombstone(admin, name, legal_hold=True)
+    asked = {"query": word, "weights": WORDS, "include": ["notes"], "rendered": True, "as_of": then}
+    answer = admin.post("/v1/recall", json=asked).json()
+    assert word in answer["rendered"]
+    assert name not in answer["rendered"]
+
+
+def test_an_object_of_a_merged_entity_is_read_under_the_hold_on_what_it_became(
+    robin: httpx.Client, admin: httpx.Client, database: TestDatabase, superuser: Superuser
+) -> None:
+    before, after = entity(robin)["entity_id"], entity(robin)
+    about, other = (made(robin, "/v1/graph/objects", type="Decision", title=new("bound")) for _ in range(2))
+    for bound, item in ((before, about), (after["entity_id"], other)):
+        assert robin.put(f"/v1/entities/{bound}/object", json={"object_id": item}).status_code == 200
+    assert robin.post(f"/v1/entities/{before}/merge", json={"into": after["entity_id"]}).status_code == 200
+    made_hold = tombstone(admin, after["canonical"], legal_hold=True)
+    assert admin.get(f"/v1/graph/objects/{about}", params={"as_of": now(database)}).status_code == 200
+    row = superuser.execute(
+        "SELECT details FROM audit_log WHERE event_type = 'fact_read' AND details -> 'object_ids' ? %s", (about,)
+    ).fetchone()
+    assert row == {"details": {"tombstone_ids": [made_hold["tombstone_id"]], "object_ids": [about]}}

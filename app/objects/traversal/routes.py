@@ -46,8 +46,8 @@ async def expand(
     equals, notEquals, greaterThan, greaterThanOrEqual, lessThan, lessThanOrEqual (=, ==, !=, >, >=, <, <=), contains,
     startsWith, endsWith, in, notIn, exists. Numbers are only compared with numbers and strings with strings, byte by
     byte; a missing value equals nothing. With `time` only objects in effect and relationships valid at that time are
-    found, including roots. With `as_of` the walk is over what was recorded then. Fields in camelCase are the older form
-    and stay accepted."""
+    found, including roots. With `as_of` the walk is over what was recorded then, for administrators also over what is
+    under legal hold. Fields in camelCase are the older form and stay accepted."""
     context = expand_context(who, data, hold_denied=hold_denied)
     body = await expand_objects(db, context, request=data, cap=expand_cap)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
@@ -61,7 +61,7 @@ async def traverse(
     to roots too; a node that fails one is neither returned nor followed. max_nodes keeps the lowest ids of a level,
     max_edges the nearest edges; when one of them leaves something out, `truncated` is true and the walk ends there.
     Each page walks again: writes between two pages may move nodes, except with `as_of`, which walks over what was
-    recorded then."""
+    recorded then, for administrators also over what is under legal hold."""
     context = traverse_context(who, data, hold_denied=hold_denied)
     body = await traverse_objects(db, context, request=data, cursors=cursors)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
