@@ -1,6 +1,7 @@
 """Dependencies of every handler that reads rows under legal hold."""
 
 from app.config import Settings
+from app.facts.as_of import check_held_notes
 from app.facts.names import normalize_entity_name
 from app.web.dependencies import Provided, ServiceContext
 
@@ -11,5 +12,5 @@ def hold_denied(settings: Settings) -> frozenset[str]:
 
 
 def provide(context: ServiceContext) -> Provided:
-    """Provide the names of `hold_denied`."""
-    return Provided(values={"hold_denied": hold_denied(context.settings)})
+    """Provide the names of `hold_denied`, and the check of notes for the domain below."""
+    return Provided(values={"hold_denied": hold_denied(context.settings), "check_held_notes": check_held_notes})

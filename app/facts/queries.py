@@ -346,19 +346,15 @@ CLOSINGS = text(
 )
 
 
-# The entities under legal hold that notes, objects or relationships name or stand for.
+# The entities under legal hold that objects or relationships name or stand for, after merges.
 HELD_ENTITIES = """
-    SELECT e.entity_id FROM note_entity_mentions m
-    JOIN graph_entities e ON e.tenant_id = %(tenant)s AND e.entity_id = m.entity_id
-    WHERE m.tenant_id = %(tenant)s AND m.note_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL
-    UNION
-    SELECT e.entity_id FROM object_entity_mentions m
+    SELECT coalesce(e.merged_into, e.entity_id) AS entity_id FROM object_entity_mentions m
     JOIN graph_entities e ON e.tenant_id = %(tenant)s AND e.entity_id = m.entity_id
     WHERE m.tenant_id = %(tenant)s AND m.canonical_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL
     UNION
-    SELECT e.entity_id FROM graph_entities e
+    SELECT coalesce(e.merged_into, e.entity_id) FROM graph_entities e
     WHERE e.tenant_id = %(tenant)s AND e.object_canonical_id = ANY (%(ids)s::uuid[]) AND e.held_scopes IS NOT NULL"""
-# The active legal holds on these entities in these scopes (NULL: any).
+# The active legal holds on these entities in these scopes (NULL: any), and on what these facts and notes name.
 HOLDS = """
     SELECT t.tombstone_id, t.entity_id, t.entity, t.created_at FROM tombstones t
     WHERE t.tenant_id = %(tenant)s AND t.project_id = %(project)s AND t.legal_hold
@@ -367,7 +363,12 @@ HOLDS = """
                      AND (t.scopes IS NULL OR h.scope IS NULL OR h.scope = ANY (t.scopes)))
            OR EXISTS (SELECT FROM graph_fact_mentions m
                       WHERE m.tenant_id = %(tenant)s AND m.entity_id = t.entity_id
-                        AND m.fact_id = ANY (%(facts)s::uuid[])))
+                        AND m.fact_id = ANY (%(facts)s::uuid[]))
+           OR EXISTS (SELECT FROM note_entity_mentions m
+                      JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = m.note_id
+                      WHERE m.tenant_id = %(tenant)s AND m.entity_id = t.entity_id
+                        AND m.note_id = ANY (%(notes)s::uuid[])
+                        AND (t.scopes IS NULL OR n.scope = ANY (t.scopes))))
       AND NOT EXISTS (SELECT FROM tombstone_revocations r
                       WHERE r.tenant_id = %(tenant)s AND r.tombstone_id = t.tombstone_id)
     ORDER BY t.created_at, t.tombstone_id"""

@@ -1,5 +1,6 @@
 """Use cases that read facts: a list with filters at two times, one fact, and one with its history."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -105,15 +106,25 @@ async def read_facts(
 
 
 async def notices_of(
-    db: Database, who: Principal, facts: list[FactRead], denied: frozenset[str]
+    db: Database, who: Principal, facts: list[FactRead], denied: frozenset[str], *, held_notes: Sequence[UUID] = ()
 ) -> list[TombstoneNotice] | UnsetType:
-    """Return the legal holds on these facts after recording the read in the audit log; UNSET if there are none."""
+    """Return the legal holds on these facts, and on notes under legal hold, after recording the read in the audit log.
+
+    UNSET if there are none.
+    """
     held = [fact for fact in facts if fact.tombstone_status is not UNSET]
-    if not held:
+    if not held and not held_notes:
         return UNSET
     named: set[tuple[UUID, str | None]] = {(fact.subject.entity_id, fact.scope) for fact in held}
     named |= {(fact.object.entity.entity_id, fact.scope) for fact in held if fact.object.entity is not UNSET}
-    return await hold_notices(db, who, entities=named, denied=denied, fact_ids=[fact.fact_id for fact in held])
+    return await hold_notices(
+        db,
+        who,
+        entities=named,
+        denied=denied,
+        fact_ids=[fact.fact_id for fact in held],
+        note_ids=list(held_notes),
+    )
 
 
 class FactFilters(msgspec.Struct, frozen=True, kw_only=True):

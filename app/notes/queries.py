@@ -236,7 +236,7 @@ def select_notes_as_of(filters: set[str]) -> str:
         "".join(f" AND {known[name]}" for name in sorted(filters & known.keys()))
         for known in (_FIXED_FILTERS, _CHANGING_FILTERS)
     )
-    columns = ", ".join(f"n.{name}" for name in COLUMNS)
+    columns = ", ".join(f"n.{name}" for name in (*COLUMNS, "suppression"))
     return _NOTES_AS_OF.format(columns=columns, fixed=next(conditions), changing=next(conditions))
 
 

@@ -5,7 +5,8 @@ from uuid import UUID
 
 import msgspec
 from litestar import Response, Router, delete, get, patch, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter, SkipValidation
 
 from app.access import as_user
 from app.errors import BadRequest
@@ -26,15 +27,16 @@ from app.notes.schemas import (
     NoteType,
 )
 from app.paging import Page
-from app.read_context import ReadContext, parse_as_of
+from app.read_context import CheckHeldNotes, ReadContext, parse_as_of
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
 CREATE = Access(work="write", scopes=("notes:write",), user_in_body=True)
+CheckHeld = NamedDependency[SkipValidation[CheckHeldNotes]]
 
 Time = Annotated[
     str | None, QueryParameter(max_length=40, description="ISO 8601 with a time zone; compared with occurred_at.")
@@ -87,6 +89,8 @@ async def list_notes(
     db: Db,
     who: Who,
     cursors: Cursors,
+    hold_denied: HoldDenied,
+    check_held_notes: CheckHeld,
     note_type: Annotated[NoteType | None, QueryParameter(name="type", description="Only notes of this type.")] = None,
     tag: Annotated[str | None, QueryParameter(max_length=64, description="Only notes with this tag.")] = None,
     agent: Annotated[str | None, QueryParameter(max_length=128, description="Only notes by this agent.")] = None,
@@ -105,7 +109,8 @@ async def list_notes(
     include_total: IncludeTotal = False,
 ) -> NoteList:
     """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
-    the notes that were live then, with the fields they had; only `extraction_status` is the present one."""
+    the notes that were live then, with the fields they had; only `extraction_status` is the present one.
+    Administrators also see those under legal hold then."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
@@ -118,15 +123,18 @@ async def list_notes(
     }
     known = parse_as_of(as_of)
     page = Page(cursors, who, "notes", limit=limit, cursor=cursor, include_total=include_total, as_of=known, **filters)
-    return await service.list_notes(db, ReadContext.of(who, as_of=known, held=False), filters=filters, page=page)
+    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
+    return await service.list_notes(db, context, filters=filters, page=page, check_held=check_held_notes)
 
 
 @get("/notes/{note_id:uuid}", opt={"access": READ}, summary="Get a note", tags=["notes"])
-async def get_note(db: Db, who: Who, note_id: FromPath[UUID], as_of: AsOf = None) -> NoteRead:
-    """Returns the note, or with `as_of` as it was then. Returns 404 when the note is unknown, hidden or deleted, or was
-    at that time."""
-    context = ReadContext.of(who, as_of=parse_as_of(as_of), held=False)
-    return await service.get_note(db, context, note_id=note_id)
+async def get_note(
+    db: Db, who: Who, hold_denied: HoldDenied, check_held_notes: CheckHeld, note_id: FromPath[UUID], as_of: AsOf = None
+) -> NoteRead:
+    """Returns the note, or with `as_of` as it was then, to administrators also under legal hold. Returns 404 when the
+    note is unknown, hidden or deleted, or was at that time."""
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied)
+    return await service.get_note(db, context, note_id=note_id, check_held=check_held_notes)
 
 
 @patch("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Change a note", tags=["notes"])

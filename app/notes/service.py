@@ -45,7 +45,7 @@ from app.notes.storage import (
 )
 from app.outcomes import Outcome
 from app.paging import Page, Total
-from app.read_context import ReadContext, look_back
+from app.read_context import CheckHeldNotes, ReadContext, look_back
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
 
@@ -152,16 +152,24 @@ async def _check_gardens(session: Session, who: Principal, rows: Sequence[Row]) 
             await gardens.require_writable(session, who, garden_id=UUID(row["garden_id"]), scope=row["scope"])
 
 
-async def get_note(db: Database, context: ReadContext, *, note_id: UUID) -> NoteRead:
-    """Return a note that the caller can see, live or as it was at the context's time, or raise NotFound."""
+async def get_note(db: Database, context: ReadContext, *, note_id: UUID, check_held: CheckHeldNotes) -> NoteRead:
+    """Return a note that the caller can see, live or as it was at the context's time, or raise NotFound.
+
+    Raise Forbidden where `check_held` does.
+    """
     who = context.who
     if context.as_of is None:
         rows = await db.fetch(who, queries.select_note(tenant_id=who.tenant_id, note_id=str(note_id)))
     else:
         rows = await _read_past(db, context, limit=1, note_id=str(note_id))
+        await check_held(db, context, note_ids=_held_notes(rows))
     if not rows:
         raise note_not_found()
     return present_note(rows[0])
+
+
+def _held_notes(rows: list[Row]) -> list[UUID]:
+    return [UUID(str(row["note_id"])) for row in rows if row["suppression"] > 0]
 
 
 async def _read_past(db: Database, context: ReadContext, *, limit: int, count: bool = False, **given: Any) -> list[Row]:
@@ -178,10 +186,12 @@ async def read_notes(db: Database, who: Principal, *, ids: list[str]) -> list[No
     return [present_note(row) for row in rows]
 
 
-async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page) -> NoteList:
+async def list_notes(
+    db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page, check_held: CheckHeldNotes
+) -> NoteList:
     """Return a page of notes, newest first: live ones, or with `as_of` those of that time.
 
-    Raise Forbidden for a garden the caller is no member of.
+    Raise Forbidden for a garden the caller is no member of, and where `check_held` does.
     """
     who = context.who
     if filters.get("garden_id") is not None:
@@ -202,6 +212,8 @@ async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, A
         if page.include_total:
             total = await _read_past(db, context, limit=COUNT_LIMIT, count=True, **given)
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])])
+    if context.as_of is not None:
+        await check_held(db, context, note_ids=_held_notes(rows))
     return NoteList(
         notes=[present_note(row) for row in rows],
         next_cursor=next_cursor,

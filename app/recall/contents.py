@@ -1,6 +1,7 @@
 """The contents of candidates: facts, notes and vectors as the caller may read them."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +9,7 @@ import msgspec
 
 from app.db.database import Database, Row
 from app.facts import reads
-from app.facts.as_of import look_back
+from app.facts.as_of import HELD, look_back
 from app.facts.schemas import FactRead
 from app.recall import queries
 from app.recall.rendering import value_text
@@ -33,7 +34,22 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     def present_note(self, one: ScoredCandidate) -> RecalledNote:
         """Return a note as a result."""
-        return RecalledNote(id=UUID(one.id), score=one.score, **self.notes[one.id])
+        return recalled_note(self.notes[one.id], score=one.score)
+
+    def held_notes(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Return those of these that are notes under legal hold."""
+        return [found for found in ids if (row := self.notes.get(str(found))) and is_held(row)]
+
+
+def recalled_note(row: Row, *, score: float) -> RecalledNote:
+    """Return a row of queries.NOTES as a result."""
+    fields = {name: value for name, value in row.items() if name != "suppression"}
+    return RecalledNote(id=UUID(str(row["note_id"])), score=score, **fields)
+
+
+def is_held(row: Row) -> bool:
+    """Return whether a note is under legal hold."""
+    return row["suppression"] == HELD
 
 
 async def read_contents(

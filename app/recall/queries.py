@@ -34,12 +34,12 @@ NOTES = """
            n.scope, n.garden_id, n.agent_id,
            CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE n.author END AS author,
            coalesce((t.before ->> 'occurred_at')::timestamptz, n.occurred_at) AS occurred_at,
-           n.thread_id, n.position, n.created_at, coalesce(t.content, n.content) AS content
+           n.thread_id, n.position, n.created_at, coalesce(t.content, n.content) AS content, n.suppression
     FROM unnest(%(ids)s::uuid[]) i(id)
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
     LEFT JOIN LATERAL note_as_of(%(tenant)s, n.note_id, %(as_of)s::timestamptz) t
         ON n.updated_at > %(as_of)s::timestamptz
-    WHERE n.suppression = 0 AND t.gone IS NOT TRUE AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
+    WHERE t.gone IS NOT TRUE AND (n.deleted_at IS NULL OR n.deleted_at > %(as_of)s::timestamptz)
       AND (%(as_of)s::timestamptz IS NULL OR n.created_at <= %(as_of)s::timestamptz)"""
 # Notes about the entities that these words name, within a time limit.
 BOOST_NOTES = """

@@ -89,7 +89,9 @@ async def build_response(
     if channels is not None:
         results, used = await add_parents(db, request, channels, results, used, max_facts=max_facts)
     facts = [result for result in results if isinstance(result, RecalledFact)]
-    notices = await reads.notices_of(db, who, list(facts), dependencies.hold_denied)
+    # Notes too long for the budget are named too.
+    held_notes = contents.held_notes([result.id for result in (*results, *chosen.too_long)])
+    notices = await reads.notices_of(db, who, list(facts), dependencies.hold_denied, held_notes=held_notes)
     dependencies.access_counts.add(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
     # An operator may run without a model; only a missing vector of an active one is a failure.
     degraded = vector is None and await dependencies.vectors.expected()
@@ -176,7 +178,9 @@ def _apply_recency(pool: list[ScoredCandidate], contents: Contents, *, now: date
 async def _render(db: Database, request: CheckedRequest, results: list[Result], card: CardResult, used: int) -> str:
     budget = request.options.token_budget
     threads = {result.thread_id for result in results if is_chunk(result)}
-    titles = await documents.find_titles(db, request.context.who, threads=threads)
+    # Without the right to read held rows: a document may name somebody under legal hold whom its chunk does not name.
+    reader = msgspec.structs.replace(request.context.who, reach="")
+    titles = await documents.find_titles(db, reader, threads=threads)
     shown_card = card.to_render(budget - max(used, FRAME_TOKENS))
     return render(results, shown_card, token_budget=budget, titles=titles)
 

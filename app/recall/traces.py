@@ -18,6 +18,7 @@ from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
 from app.read_context import ReadContext
 from app.recall import queries
+from app.recall.contents import is_held, recalled_note
 from app.recall.request import CheckedRequest
 from app.recall.schemas import (
     RecalledFact,
@@ -115,7 +116,8 @@ async def replay(db: Database, who: Principal, *, trace_id: UUID, hold_denied: f
     facts = await reads.read_facts(db, context.who, ids=_fact_ids(context.who, trace), as_of=trace.as_of)
     notes = await _read_notes(db, context, trace)
     trace = _without_unreadable(trace, set(facts))
-    notices = await reads.notices_of(db, context.who, list(facts.values()), hold_denied)
+    held_notes = [note_id for note_id, row in notes.items() if is_held(row)]
+    notices = await reads.notices_of(db, context.who, list(facts.values()), hold_denied, held_notes=held_notes)
     return ReplayRead(
         trace=trace,
         results=[_replay_result(result, facts.get(result.id), notes.get(result.id)) for result in trace.results],
@@ -175,7 +177,7 @@ def _replay_result(result: TraceResult, fact: FactRead | None, note: Row | None)
         provenance_of=result.provenance_of,
         exists=fact is not None or note is not None,
         fact=UNSET if fact is None else fact,
-        note=UNSET if note is None else RecalledNote(id=result.id, score=result.score, **note),
+        note=UNSET if note is None else recalled_note(note, score=result.score),
     )
 
 

@@ -14,7 +14,7 @@ BEGIN
     WHERE m.tenant_id = p_tenant AND m.project_id = p_project AND m.entity_id = p_entity
       AND EXISTS (
           SELECT FROM memory_notes n
-          WHERE n.tenant_id = p_tenant AND n.note_id = m.note_id AND n.suppression = 0
+          WHERE n.tenant_id = p_tenant AND n.note_id = m.note_id
             AND (p_scope IS NULL OR n.scope = p_scope)
             AND (n.deleted_at IS NULL OR n.deleted_at > p_known) AND (p_known IS NULL OR n.created_at <= p_known)
           OFFSET 0)

@@ -31,7 +31,7 @@ BEGIN
             SELECT n.note_id, n.thread_id, n.user_id, n.position, n.terms_length, n.telling, n.terms, n.updated_at,
                    n.version
             FROM memory_notes n
-            WHERE n.tenant_id = v_tenant AND n.note_id = h.id AND n.project_id = v_project AND n.suppression = 0
+            WHERE n.tenant_id = v_tenant AND n.note_id = h.id AND n.project_id = v_project
               AND note_stands(n.created_at, n.deleted_at, v_known) AND (v_scope IS NULL OR n.scope = v_scope)
             OFFSET 0) n
         CROSS JOIN LATERAL (
@@ -49,7 +49,7 @@ BEGIN
                     SELECT x.note_id, x.position, x.terms_length, x.telling, x.terms, x.updated_at, x.version
                     FROM memory_notes x
                     WHERE x.tenant_id = v_tenant AND x.project_id = v_project AND x.thread_id = n.thread_id
-                      AND x.user_id = n.user_id AND (x.position, x.note_id) < (n.position, n.note_id) AND x.suppression = 0
+                      AND x.user_id = n.user_id AND (x.position, x.note_id) < (n.position, n.note_id)
                       AND note_stands(x.created_at, x.deleted_at, v_known) AND (v_scope IS NULL OR x.scope = v_scope)
                     ORDER BY x.position DESC, x.note_id DESC LIMIT p_reach) x
                 UNION ALL
@@ -57,7 +57,7 @@ BEGIN
                     SELECT x.note_id, x.position, x.terms_length, x.telling, x.terms, x.updated_at, x.version
                     FROM memory_notes x
                     WHERE x.tenant_id = v_tenant AND x.project_id = v_project AND x.thread_id = n.thread_id
-                      AND x.user_id = n.user_id AND (x.position, x.note_id) > (n.position, n.note_id) AND x.suppression = 0
+                      AND x.user_id = n.user_id AND (x.position, x.note_id) > (n.position, n.note_id)
                       AND note_stands(x.created_at, x.deleted_at, v_known) AND (v_scope IS NULL OR x.scope = v_scope)
                     ORDER BY x.position, x.note_id LIMIT p_reach) x
             ) u

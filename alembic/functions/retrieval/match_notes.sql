@@ -18,6 +18,7 @@ DECLARE
     v_agent text := nullif(current_setting('app.agent_id', true), '');
     v_gardens uuid[] := coalesce(nullif(current_setting('app.gardens', true), '')::uuid[], '{}');
     v_user text := current_setting('app.user_id', true);
+    v_holds boolean := coalesce(current_setting('app.reach', true), '') = 'legal_hold';
     v_average double precision := p_terms.average;
     v_keys text[];
 BEGIN
@@ -31,7 +32,7 @@ BEGIN
         FROM memory_notes n
         WHERE owned_keys(n.tenant_id, n.project_id, n.user_id, tsvector_to_array(n.terms)) && v_keys
           AND n.tenant_id IS NOT DISTINCT FROM v_tenant AND n.project_id IS NOT DISTINCT FROM v_project
-          AND n.suppression = 0
+          AND (n.suppression = 0 OR (n.suppression = 2 AND v_holds))
           AND is_visible(n.scope, n.agent_id, n.garden_id, n.user_id, v_agent, v_gardens, v_user)
           AND (p_scope IS NULL OR n.scope = p_scope)
           AND note_stands(n.created_at, n.deleted_at, p_known)

@@ -14,7 +14,7 @@ BEGIN
                 SELECT n.note_id FROM memory_notes n
                 WHERE n.tenant_id = p_context.tenant_id AND n.project_id = p_context.project_id
                   AND n.created_at <= p_context.known_at AND n.updated_at > p_context.known_at AND n.version > 1
-                  AND n.suppression = 0 AND (p_context.scope IS NULL OR n.scope = p_context.scope)
+                  AND (p_context.scope IS NULL OR n.scope = p_context.scope)
                 ORDER BY n.updated_at DESC, n.note_id LIMIT 5000) n
             OFFSET 0) x
         WHERE x.terms && p_terms.terms

@@ -11,10 +11,10 @@ from msgspec import UNSET
 from app.access import Principal, require_project
 from app.db.database import Database, Row
 from app.errors import BadRequest, NotFound
-from app.facts.as_of import look_back
 from app.inputs import as_utc
 from app.objects.traversal import queries
 from app.objects.traversal.filters import Predicate, read_filter
+from app.objects.traversal.holds import run_walk
 from app.objects.traversal.projection import read_include
 from app.objects.traversal.schemas import ExpandMeta, ExpandRequest, Include, Phase, WalkFilters
 from app.read_context import ReadContext
@@ -38,13 +38,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     edge: list[Predicate] | None = None
 
 
-def expand_context(who: Principal, request: ExpandRequest) -> ReadContext:
+def expand_context(who: Principal, request: ExpandRequest, *, hold_denied: frozenset[str]) -> ReadContext:
     """Return the context of an expansion, at the times that it asks for."""
     return ReadContext.of(
         who,
         valid_at=None if request.time is None else as_utc(request.time, "time"),
         as_of=None if request.as_of is None else as_utc(request.as_of, "as_of"),
-        held=False,
+        hold_denied=hold_denied,
     )
 
 
@@ -60,7 +60,13 @@ async def expand(db: Database, context: ReadContext, *, request: ExpandRequest, 
             details={"asked": request.limit_nodes * depth, "cap": cap},
         )
     started = time.perf_counter()
-    (row,) = await look_back(db, context.who, queries.EXPAND_OBJECTS, _parameters(context, request, steps, depth))
+    row = await run_walk(
+        db,
+        context,
+        _parameters(context, request, steps, depth),
+        statement=queries.EXPAND_OBJECTS,
+        with_held=queries.EXPAND_WITH_HELD,
+    )
     milliseconds = round((time.perf_counter() - started) * 1000, 1)
     _raise_problem(row)
     _observe(row, milliseconds)

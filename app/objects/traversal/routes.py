@@ -12,7 +12,7 @@ from app.objects.traversal.schemas import ExpandRead, ExpandRequest, TraverseRea
 from app.objects.traversal.traverse import traverse as traverse_objects
 from app.objects.traversal.traverse import traverse_context
 from app.web.auth import Access
-from app.web.requests import Cursors, Db, Who
+from app.web.requests import Cursors, Db, HoldDenied, Who
 
 EXPAND = Access(work="read", cost=2, also_counts_as="expand", scopes=("graph:read",))
 READ = Access(work="read", cost=2, scopes=("graph:read",))
@@ -20,7 +20,9 @@ ExpandCap = NamedDependency[SkipValidation[int]]
 
 
 @post("/graph/expand", opt={"access": EXPAND}, status_code=200, summary="Expand objects", tags=["objects"])
-async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandRequest]) -> Response[ExpandRead]:
+async def expand(
+    db: Db, who: Who, expand_cap: ExpandCap, hold_denied: HoldDenied, data: JSONBody[ExpandRequest]
+) -> Response[ExpandRead]:
     """Returns the neighbourhood of the roots, level by level. A node that fails a filter is neither returned nor
     followed; roots are exempt from filters. Each node is returned once, with its smallest depth, ordered by depth and
     id. Edges are all that were followed from a node of less than max_depth and have both ends in the response, ordered
@@ -44,20 +46,24 @@ async def expand(db: Db, who: Who, expand_cap: ExpandCap, data: JSONBody[ExpandR
     equals, notEquals, greaterThan, greaterThanOrEqual, lessThan, lessThanOrEqual (=, ==, !=, >, >=, <, <=), contains,
     startsWith, endsWith, in, notIn, exists. Numbers are only compared with numbers and strings with strings, byte by
     byte; a missing value equals nothing. With `time` only objects in effect and relationships valid at that time are
-    found, including roots. With `as_of` the walk is over what was recorded then. Fields in camelCase are the older form
-    and stay accepted."""
-    body = await expand_objects(db, expand_context(who, data), request=data, cap=expand_cap)
+    found, including roots. With `as_of` the walk is over what was recorded then, for administrators also over what is
+    under legal hold. Fields in camelCase are the older form and stay accepted."""
+    context = expand_context(who, data, hold_denied=hold_denied)
+    body = await expand_objects(db, context, request=data, cap=expand_cap)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
 
 
 @post("/graph/traverse", opt={"access": READ}, status_code=200, summary="Traverse objects in pages", tags=["objects"])
-async def traverse(db: Db, who: Who, cursors: Cursors, data: JSONBody[TraverseRequest]) -> Response[TraverseRead]:
+async def traverse(
+    db: Db, who: Who, cursors: Cursors, hold_denied: HoldDenied, data: JSONBody[TraverseRequest]
+) -> Response[TraverseRead]:
     """Walks level by level from the roots and returns nodes ordered by depth and id, one page at a time. Filters apply
     to roots too; a node that fails one is neither returned nor followed. max_nodes keeps the lowest ids of a level,
     max_edges the nearest edges; when one of them leaves something out, `truncated` is true and the walk ends there.
     Each page walks again: writes between two pages may move nodes, except with `as_of`, which walks over what was
-    recorded then."""
-    body = await traverse_objects(db, traverse_context(who, data), request=data, cursors=cursors)
+    recorded then, for administrators also over what is under legal hold."""
+    context = traverse_context(who, data, hold_denied=hold_denied)
+    body = await traverse_objects(db, context, request=data, cursors=cursors)
     return Response(body, media_type=MediaType.JSON)  # type: ignore[return-value]
 
 

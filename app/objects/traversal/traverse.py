@@ -8,10 +8,10 @@ import structlog
 
 from app.access import Principal, require_project
 from app.db.database import Database, Row
-from app.facts.as_of import look_back
 from app.inputs import as_utc
 from app.objects.traversal import queries
 from app.objects.traversal.expand import Step, roots_not_found
+from app.objects.traversal.holds import run_walk
 from app.objects.traversal.schemas import TraverseRequest
 from app.paging import CursorSigner, Page
 from app.read_context import ReadContext
@@ -38,7 +38,13 @@ async def traverse(db: Database, context: ReadContext, *, request: TraverseReque
     """Return one page as an encoded TraverseRead; raise NotFound when no root exists."""
     page = open_page(cursors, context, request)
     started = time.perf_counter()
-    (row,) = await look_back(db, context.who, queries.TRAVERSE_OBJECTS, _parameters(context, request, page))
+    row = await run_walk(
+        db,
+        context,
+        _parameters(context, request, page),
+        statement=queries.TRAVERSE_OBJECTS,
+        with_held=queries.TRAVERSE_WITH_HELD,
+    )
     milliseconds = round((time.perf_counter() - started) * 1000, 1)
     if row["problem"] is not None:
         raise roots_not_found("root_ids")
@@ -50,9 +56,10 @@ async def traverse(db: Database, context: ReadContext, *, request: TraverseReque
     return head.encode() + msgspec.json.encode(info)[1:]
 
 
-def traverse_context(who: Principal, request: TraverseRequest) -> ReadContext:
+def traverse_context(who: Principal, request: TraverseRequest, *, hold_denied: frozenset[str]) -> ReadContext:
     """Return the context of a walk, at the time that it asks for."""
-    return ReadContext.of(who, as_of=None if request.as_of is None else as_utc(request.as_of, "as_of"), held=False)
+    as_of = None if request.as_of is None else as_utc(request.as_of, "as_of")
+    return ReadContext.of(who, as_of=as_of, hold_denied=hold_denied)
 
 
 def open_page(cursors: CursorSigner, context: ReadContext, request: TraverseRequest) -> Page:
