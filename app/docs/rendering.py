@@ -19,7 +19,7 @@ HOME = "index"
 # The order of the sidebar. A test checks that every page of the folder is listed once.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Start": (HOME, "quickstart", "api"),
-    "Use": ("notes", "documents", "facts", "recall", "objects", "extraction", "forgetting"),
+    "Use": ("notes", "users", "documents", "facts", "recall", "objects", "extraction", "forgetting"),
     "Run": ("operations", "configuration", "command-line", "embeddings", "upgrades", "backup-and-restore"),
     "Build": ("architecture", "contributing"),
 }

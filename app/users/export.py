@@ -12,14 +12,16 @@ from app.facts import reads
 from app.facts.entities import service as entities
 from app.notes import service as notes
 from app.paging import CursorSigner, Page
-from app.read_context import ReadContext
+from app.read_context import CheckHeldNotes, ReadContext
 
 PAGE = 200
 
 ReadPage = Callable[[Page], Awaitable[tuple[list[Any], str | None]]]
 
 
-async def export_user(db: Database, caller: Principal, *, user: str, signer: CursorSigner) -> AsyncGenerator[bytes]:
+async def export_user(
+    db: Database, caller: Principal, *, user: str, signer: CursorSigner, check_held: CheckHeldNotes
+) -> AsyncGenerator[bytes]:
     """Yield a line for each row of the user that the caller can see, and at last one with the counts."""
     who = as_user(caller, user)
     context = ReadContext.of(who)
@@ -34,7 +36,7 @@ async def export_user(db: Database, caller: Principal, *, user: str, signer: Cur
         return found.documents, found.next_cursor
 
     async def read_notes(page: Page) -> tuple[list[Any], str | None]:
-        found = await notes.list_notes(db, context, filters={}, page=page)
+        found = await notes.list_notes(db, context, filters={}, page=page, check_held=check_held)
         return found.notes, found.next_cursor
 
     async def read_facts(page: Page) -> tuple[list[Any], str | None]:

@@ -10,6 +10,7 @@ from litestar.response import Stream
 from app.access import Principal, parse_user_id
 from app.errors import BadRequest
 from app.notes import forgetting
+from app.notes.routes import CheckHeld
 from app.notes.schemas import NoteFilter, NotesForget, NotesForgotten
 from app.paging import Page
 from app.users import export, service
@@ -38,10 +39,14 @@ async def get_user(db: Db, who: Who, cursors: Cursors, user_id: FromPath[str]) -
 
 
 @get("/users/{user_id:str}/export", opt={"access": EXPORT}, summary="Export everything of a user", tags=["users"])
-async def export_user(db: Db, who: Who, cursors: Cursors, user_id: FromPath[str]) -> Stream:
+async def export_user(
+    db: Db, who: Who, cursors: Cursors, check_held_notes: CheckHeld, user_id: FromPath[str]
+) -> Stream:
     """Streams NDJSON: one line for each of the user's entities, documents, notes with their history, and facts of all
     times, `{"kind": ..., ...}`; the last line, `{"kind": "end", ...}`, has the counts."""
-    lines: AsyncGenerator[bytes] = export.export_user(db, who, user=user_id, signer=cursors)
+    lines: AsyncGenerator[bytes] = export.export_user(
+        db, who, user=user_id, signer=cursors, check_held=check_held_notes
+    )
     return Stream(lines, media_type="application/x-ndjson")
 
 

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -138,7 +139,8 @@ BY_TYPE: dict[str, Any] = {
 }
 
 
-REACH_OF_RULE = {Rule.CUSTODY: "legal_hold", Rule.JOURNAL: "legal_hold"}
+REACH_OF_RULE = {Rule.CUSTODY: "legal_hold", Rule.JOURNAL: "legal_hold", Rule.USER_JOURNAL: "legal_hold"}
+BOB, CAROL = "bob", "carol"
 
 
 def reach_of(table: str) -> str:
@@ -179,9 +181,9 @@ def insert(connection: psycopg.Connection[Any], table: str, row: dict[str, Any])
     )
 
 
-def scope(connection: psycopg.Connection[Any], tenant: str, project: str, reach: str = "") -> None:
-    """Enters a tenant's project for this transaction."""
-    connection.execute("SELECT set_scope(%s, %s, 'robin', NULL, %s)", (tenant, project, reach))
+def scope(connection: psycopg.Connection[Any], tenant: str, project: str, reach: str = "", user: str = "*") -> None:
+    """Enters a tenant's project for this transaction, for one user or for all of them."""
+    connection.execute("SELECT set_scope(%s, %s, 'robin', NULL, %s, %s)", (tenant, project, reach, user))
 
 
 @pytest.fixture(scope="module")
@@ -306,8 +308,79 @@ def test_nobody_but_custodians_learns_of_a_tombstone(
         attack(connection, table, filled[table, ALPHA, ONE])
 
 
-def count_foreign(connection: psycopg.Connection[Any], tenant: str) -> int:
-    """Rows of anybody else that a transaction of this tenant can see, over all tables at once."""
+def tables_of_users() -> list[str]:
+    """The tables whose rows belong to an end user, or to all of them."""
+    return [name for name, rule in tenant_rules(load_metadata()).items() if rule.name.startswith("USER_")]
+
+
+def test_no_table_with_a_user_is_forgotten(database: TestDatabase) -> None:
+    with psycopg.connect(database.superuser) as connection:
+        found = connection.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'user_id' "
+            "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition "
+            "ORDER BY 1"
+        ).fetchall()
+    # A key is no memory: whose key it is can be seen by who may see keys.
+    assert [name for (name,) in found if name != "api_keys"] == sorted(tables_of_users())
+
+
+@pytest.mark.parametrize("table", tables_of_users())
+@pytest.mark.parametrize("user", [BOB, ""])
+def test_rows_of_another_user_cannot_be_touched(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str, user: str
+) -> None:
+    with psycopg.connect(database.app) as connection:
+        for reach in ("", "cross_project", "legal_hold"):
+            scope(connection, ALPHA, ONE, reach, user)
+            attack(connection, table, filled[table, ALPHA, ONE])
+            connection.rollback()
+
+
+@pytest.mark.parametrize("table", tables_of_users())
+def test_a_user_sees_their_own_rows(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str
+) -> None:
+    row = filled[table, ALPHA, ONE]
+    with psycopg.connect(database.app) as connection:
+        scope(connection, ALPHA, ONE, reach_of(table), row["user_id"])
+        assert seen(connection, table, row) == 1
+
+
+@pytest.mark.slow
+def test_a_race_of_two_users_over_two_connections_sees_no_foreign_row(
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]]
+) -> None:
+    with psycopg.connect(database.superuser) as connection:
+        connection.execute("SET session_replication_role = replica")
+        for user in (BOB, CAROL):
+            for table in ("memory_notes", "graph_facts", "memory_cards"):
+                insert(connection, table, make_row(connection, table, ALPHA, ONE) | {"user_id": user})
+    with ConnectionPool(database.app, min_size=2, max_size=2, open=True, timeout=120) as pool:
+        assert race(pool, threads=8, transactions=sized(2_000, 20_000), count=count_of_other_users) == 0
+
+
+def count_of_other_users(connection: psycopg.Connection[Any], turn: int) -> int:
+    """Rows of other users that a transaction of one user can see, over several tables at once."""
+    user = (BOB, CAROL)[turn % 2]
+    scope(connection, ALPHA, ONE, user=user)
+    parts = [
+        sql.SQL(
+            "SELECT count(*) FILTER (WHERE user_id NOT IN ('', {0})) AS others, "
+            "count(*) FILTER (WHERE user_id = {0}) AS own FROM {1}"
+        ).format(sql.Literal(user), sql.Identifier(table))
+        for table in ("memory_notes", "graph_facts", "memory_cards")
+    ]
+    found = connection.execute(
+        sql.SQL("SELECT sum(others), min(own) FROM ({}) x").format(sql.SQL(" UNION ALL ").join(parts))
+    ).fetchone()
+    assert found is not None
+    assert found[1] > 0, "the user's own rows have to be there, or nothing was tested"
+    return int(found[0])
+
+
+def count_foreign(connection: psycopg.Connection[Any], turn: int) -> int:
+    """Rows of anybody else that a transaction of one tenant can see, over all tables at once."""
+    tenant = (BETA, ALPHA)[turn % 2]
     scope(connection, tenant, ONE, "cross_project")
     parts = [
         sql.SQL("SELECT count(*) FILTER (WHERE tenant_id <> {}) AS foreign_rows, count(*) AS own FROM {}").format(
@@ -323,8 +396,14 @@ def count_foreign(connection: psycopg.Connection[Any], tenant: str) -> int:
     return int(found[0])
 
 
-def race(pool: ConnectionPool[Any], *, threads: int, transactions: int) -> int:
-    """Alternating transactions of two tenants on shared connections; answers the number of foreign rows seen."""
+def race(
+    pool: ConnectionPool[Any],
+    *,
+    threads: int,
+    transactions: int,
+    count: Callable[[psycopg.Connection[Any], int], int] = count_foreign,
+) -> int:
+    """Alternating transactions on shared connections; answers the number of foreign rows seen."""
     foreign: queue.SimpleQueue[int] = queue.SimpleQueue()
     failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
 
@@ -333,7 +412,7 @@ def race(pool: ConnectionPool[Any], *, threads: int, transactions: int) -> int:
             total = 0
             for turn in range(transactions // threads):
                 with pool.connection() as connection:
-                    total += count_foreign(connection, ALPHA if (turn + number) % 2 else BETA)
+                    total += count(connection, turn + number)
             foreign.put(total)
         except BaseException as problem:
             failures.put(problem)
