@@ -45,8 +45,10 @@ BEGIN
         SELECT h.note_id FROM memory_history h
         WHERE h.tenant_id = p_tenant AND h.project_id = p_project AND (p_scopes IS NULL OR h.scope = ANY (p_scopes))
           AND (p_all OR h.event <> 'created')
+          -- In the JSON text, so that only values that JSON escapes are decoded.
           AND (fold_name(concat_ws(',,', h.old_content, h.new_content, h.reason, h.before)) ~ v_certain
-               OR json_matches(h.before, v_certain)));
+               OR (h.before IS NOT NULL AND position('\' IN h.before::text) > 0
+                   AND json_matches(h.before, v_certain))));
     -- A note that is certain in one way is not only possible in another.
     possible := ARRAY(SELECT p.id FROM unnest(possible) p(id) WHERE p.id <> ALL (certain));
 END
