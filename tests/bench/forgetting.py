@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import md5
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 import httpx
 import psycopg
@@ -211,9 +213,7 @@ def _fill(connection: Connection, language: Language, people: list[str]) -> None
                 "objects": [people[number * 7 % PEOPLE] if number % 2 else f"value {number}" for number in facts],
             },
         )
-        cursor.execute(
-            FILL_MENTIONS.encode(), {**place, "notes": list(mentioned), "names": list(mentioned.values())}
-        )
+        cursor.execute(FILL_MENTIONS.encode(), {**place, "notes": list(mentioned), "names": list(mentioned.values())})
         cursor.execute(RECONCILED.encode(), place)
     connection.execute(f"VACUUM ANALYZE {TABLES}".encode())
 
@@ -309,12 +309,11 @@ def _merge(bench: Bench, *, rounds: int) -> Figure:
         for number in range(rounds + 1):
             target, source, other = (f"{name} {number}" for name in ("target", "source", "other"))
             _fill_merge(bench, [target, source, other])
-            ids = {name: client.get(f"/v1/entities/{name}").json()["entity"]["entity_id"] for name in (target, source)}
             started = time.perf_counter()
-            answer = client.post(f"/v1/entities/{ids[source]}/merge", json={"into": ids[target]})
+            answer = client.post(f"/v1/entities/{_id(source)}/merge", json={"into": _id(target)})
             assert answer.status_code == 202, answer.text
             path = f"/v1/jobs/{answer.json()['job_id']}"
-            while (status := client.get(path).json()["job"]["status"]) in ("pending", "leased"):
+            while (status := client.get(path).json()["status"]) in ("pending", "leased"):
                 time.sleep(0.05)
             seconds = time.perf_counter() - started
             assert status == "completed", status
@@ -331,6 +330,11 @@ def _merge(bench: Bench, *, rounds: int) -> Figure:
         target=30,
         kind="at most",
     )
+
+
+def _id(name: str) -> str:
+    """The id that an entity was filled in with."""
+    return str(UUID(md5(name.encode(), usedforsecurity=False).hexdigest()))
 
 
 def _fill_merge(bench: Bench, names: list[str]) -> None:
