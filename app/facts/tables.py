@@ -151,6 +151,12 @@ graph_facts = Table(
         # A pending list filled by one tenant's bulk load would slow down the searches of others.
         postgresql_with={"fastupdate": "off"},
     ),
+    # Only the beginning of a value is indexed by its terms.
+    Index(
+        "graph_facts_long_idx",
+        *("tenant_id", "project_id"),
+        postgresql_where=text("octet_length(object_value) > 20000"),
+    ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
     Index(
         "graph_facts_source_idx",

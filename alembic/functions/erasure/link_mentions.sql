@@ -8,13 +8,17 @@ CREATE OR REPLACE FUNCTION link_mentions(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_all boolean DEFAULT false)
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
     v_certain text;
     v_notes uuid[];
     v_possible uuid[];
+    v_facts uuid[];
     v_now timestamptz := clock_timestamp();
 BEGIN
     SELECT p.certain INTO v_certain FROM name_patterns(p_tenant, p_entity) p;
@@ -45,11 +49,9 @@ BEGIN
                ~ v_certain
            OR fold_name(spelled_bytes(d.raw_content)) ~ v_certain)
     ON CONFLICT DO NOTHING;
+    v_facts := find_named_facts(p_tenant, p_project, p_entity, p_scopes, p_all);
     INSERT INTO graph_fact_mentions (tenant_id, project_id, fact_id, entity_id, created_at)
-    SELECT p_tenant, p_project, f.fact_id, p_entity, v_now
-    FROM graph_facts f
-    WHERE f.tenant_id = p_tenant
-      AND f.fact_id = ANY (find_named_facts(p_tenant, p_project, p_entity, p_scopes, p_all))
+    SELECT p_tenant, p_project, u.fact_id, p_entity, v_now FROM unnest(v_facts) u(fact_id)
     ON CONFLICT DO NOTHING;
     IF p_scopes IS NULL OR 'project_shared' = ANY (p_scopes) THEN
         INSERT INTO object_entity_mentions (tenant_id, project_id, canonical_id, entity_id, created_at)
