@@ -115,14 +115,16 @@ async def list_notes(
     }
     known = parse_as_of(as_of)
     page = Page(cursors, who, "notes", limit=limit, cursor=cursor, include_total=include_total, as_of=known, **filters)
-    return await service.list_notes(db, ReadContext.of(who, as_of=known, held=False), filters=filters, page=page)
+    return await service.list_notes(
+        db, ReadContext.of(who, as_of=known, held=False, shared=True), filters=filters, page=page
+    )
 
 
 @get("/notes/{note_id:uuid}", opt={"access": READ}, summary="Get a note", tags=["notes"])
 async def get_note(db: Db, who: Who, note_id: FromPath[UUID], as_of: AsOf = None) -> NoteRead:
     """Returns the note, or with `as_of` as it was then. Returns 404 when the note is unknown, hidden or deleted, or was
     at that time."""
-    context = ReadContext.of(who, as_of=parse_as_of(as_of), held=False)
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), held=False, shared=True)
     return await service.get_note(db, context, note_id=note_id)
 
 

@@ -10,6 +10,7 @@ from app.db.database import Database, Row
 from app.facts import reads
 from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
+from app.read_context import shared_from
 from app.recall import queries
 from app.recall.rendering import value_text
 from app.recall.request import CheckedRequest
@@ -33,7 +34,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     def present_note(self, one: ScoredCandidate) -> RecalledNote:
         """Return a note as a result."""
-        return RecalledNote(id=UUID(one.id), score=one.score, **self.notes[one.id])
+        return present_note(UUID(one.id), one.score, self.notes[one.id])
+
+
+def present_note(note_id: UUID, score: float, row: Row) -> RecalledNote:
+    """Return a note as a result, from a row of queries.NOTES."""
+    fields = {name: value for name, value in row.items() if name != "other_project"}
+    return RecalledNote(id=note_id, score=score, **fields, **shared_from(row))
 
 
 async def read_contents(

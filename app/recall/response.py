@@ -90,7 +90,8 @@ async def build_response(
         results, used = await add_parents(db, request, channels, results, used, max_facts=max_facts)
     facts = [result for result in results if isinstance(result, RecalledFact)]
     notices = await reads.notices_of(db, who, list(facts), dependencies.hold_denied)
-    dependencies.access_counts.add(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
+    own = [str(fact.id) for fact in facts if fact.project_id is UNSET]
+    dependencies.access_counts.add(who.tenant_id, require_project(who), own)
     # An operator may run without a model; only a missing vector of an active one is a failure.
     degraded = vector is None and await dependencies.vectors.expected()
     meta = _meta(request, vector, ranked, degraded=degraded, reranked=chosen.reranked)

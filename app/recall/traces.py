@@ -18,6 +18,7 @@ from app.facts.as_of import look_back
 from app.facts.schemas import FactRead
 from app.read_context import ReadContext
 from app.recall import queries
+from app.recall.contents import present_note
 from app.recall.request import CheckedRequest
 from app.recall.schemas import (
     RecalledFact,
@@ -159,7 +160,7 @@ async def _read_notes(db: Database, context: ReadContext, trace: TraceRead) -> d
     ids = [str(result.id) for result in trace.results if result.kind == "note"]
     if not ids or READ_SCOPES["note"] not in context.who.scopes:
         return {}
-    params = {"tenant": context.who.tenant_id, "as_of": context.as_of, "ids": ids}
+    params = {**context.parameters(), "ids": ids}
     return {row["note_id"]: row for row in await look_back(db, context.who, queries.NOTES, params)}
 
 
@@ -174,7 +175,7 @@ def _replay_result(result: TraceResult, fact: FactRead | None, note: Row | None)
         provenance_of=result.provenance_of,
         exists=fact is not None or note is not None,
         fact=UNSET if fact is None else fact,
-        note=UNSET if note is None else RecalledNote(id=result.id, score=result.score, **note),
+        note=UNSET if note is None else present_note(result.id, result.score, note),
     )
 
 
