@@ -123,7 +123,8 @@ async def list_facts(
     include_total: IncludeTotal = False,
 ) -> FactList:
     """Facts that are believed and valid now, newest first; or at any other two times. A filter by an unknown name
-    finds nothing."""
+    finds nothing. With graph:admin:cross-project also facts that other projects of the tenant share, except with
+    `as_of`."""
     filters = reads.FactFilters(
         entity=_either(entity, entity_uri, "entity", "entity_uri"),
         object=target,

@@ -101,8 +101,9 @@ async def list_notes(
     cursor: Cursor = None,
     include_total: IncludeTotal = False,
 ) -> NoteList:
-    """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
-    the notes that were live then, with the fields they had; only `extraction_status` is the present one."""
+    """Lists the live notes you can see, newest first; with graph:admin:cross-project also those that other projects of
+    the tenant share. `since` is inclusive, `until` is exclusive. With `as_of` lists the notes that were live then, with
+    the fields they had; only `extraction_status` is the present one."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
