@@ -4,6 +4,7 @@ import msgspec
 
 CROSS_PROJECT = "cross_project"
 LEGAL_HOLD = "legal_hold"
+SHARED = "shared"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from app.db.metadata import metadata
-from app.db.rls import Rule
+from app.db.rls import SHARED_SCOPES, Rule
 
 # The kinds of units that are embedded.
 _KINDS = "owner_kind IN ('note', 'fact', 'card', 'object')"
@@ -67,8 +67,13 @@ embeddings = Table(
     PrimaryKeyConstraint("tenant_id", "model_id", "view", "owner_kind", "owner_id"),
     CheckConstraint(_KINDS, name="owner_kind"),
     CheckConstraint(_VIEWS, name="view"),
+    Index(
+        "embeddings_shared_idx",
+        *("tenant_id", "model_id", "owner_kind", "owner_id"),
+        postgresql_where=text(f"view = 'self' AND {SHARED_SCOPES}"),
+    ),
     postgresql_partition_by="HASH (tenant_id)",
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    info={"rls": Rule.SHARED_MEMORY, "grants": "SELECT"},
 )
 
 # Units to embed, queued in the transaction that changes them; one row for each unit and model.

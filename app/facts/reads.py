@@ -33,7 +33,7 @@ from app.facts.schemas import (
 )
 from app.facts.values import show_value
 from app.paging import Page, Total
-from app.read_context import ReadContext
+from app.read_context import ReadContext, shared_from
 from app.retrieval.trust import LOW_TRUST, UNKNOWN_TRUST
 from app.tenancy import gardens
 
@@ -71,6 +71,7 @@ def present_fact(row: Row) -> FactRead:
         derived_from=row["derived_from"],
         fact_hash=row["fact_hash"],
         mentions=row["mentions"],
+        **shared_from(row),
         tombstone_status="legal_hold" if row.get("suppression") == HELD else UNSET,
     )
 

@@ -284,6 +284,8 @@ class FactRead(Read, frozen=True, kw_only=True):
     derived_from: list[str]
     fact_hash: str
     mentions: int
+    project_id: str | UnsetType = UNSET
+    """Only on a fact of another project that shares it."""
     tombstone_status: TombstoneStatus | UnsetType = UNSET
     """Only on what an administrator reads at a past time although a legal hold hides it."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from app.db.metadata import metadata
-from app.db.rls import Rule
+from app.db.rls import SHARED_SCOPES, Rule
 from app.facts.columns import id_column, time_column
 
 _SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
@@ -164,7 +164,17 @@ graph_facts = Table(
         postgresql_where=text("source IS NOT NULL"),
     ),
     Index("graph_facts_open_idx", "tenant_id", "project_id", "created_at", "fact_id", postgresql_where=text(_OPEN)),
-    info={"rls": Rule.MEMORY, "grants": "SELECT"},
+    # What projects share with each other: listed, by subject, and by terms with keys of the tenant.
+    Index("graph_facts_shared_idx", "tenant_id", "created_at", "fact_id", postgresql_where=text(SHARED_SCOPES)),
+    Index("graph_facts_shared_subject_idx", "tenant_id", "subject_entity_id", postgresql_where=text(SHARED_SCOPES)),
+    Index(
+        "graph_facts_shared_terms_idx",
+        text("lexical_keys(tenant_id, '', tsvector_to_array(terms))"),
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+        postgresql_where=text(SHARED_SCOPES),
+    ),
+    info={"rls": Rule.SHARED_MEMORY, "grants": "SELECT"},
 )
 
 

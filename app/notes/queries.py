@@ -33,6 +33,8 @@ COLUMNS = (
     "created_at", "updated_at",
 )  # fmt: skip
 _columns = [memory_notes.c[name] for name in COLUMNS]
+# Names the project of a row that another one shares.
+_OTHER_PROJECT = func.nullif(memory_notes.c.project_id, func.current_setting("app.project_id")).label("other_project")
 # The columns of another domain's table that are read here.
 garden_members = table(
     "garden_members",
@@ -140,7 +142,9 @@ async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: 
 def select_note(*, tenant_id: str, note_id: str) -> Any:
     """Select one live note."""
     c = memory_notes.c
-    return select(*_columns).where(c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None))
+    return select(*_columns, _OTHER_PROJECT).where(
+        c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None)
+    )
 
 
 def select_named(*, tenant_id: str, note_ids: list[str]) -> Any:
@@ -156,7 +160,8 @@ def select_notes(*, tenant_id: str, filters: dict[str, Any], after: tuple[dateti
     if after is not None:
         position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
         conditions.append(tuple_(c.created_at, c.note_id) < position)
-    return select(*_columns).where(and_(*conditions)).order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
+    statement = select(*_columns, _OTHER_PROJECT).where(and_(*conditions))
+    return statement.order_by(c.created_at.desc(), c.note_id.desc()).limit(limit)
 
 
 def _matching(tenant_id: str, filters: dict[str, Any]) -> list[Any]:

@@ -105,9 +105,10 @@ async def list_notes(
     cursor: Cursor = None,
     include_total: IncludeTotal = False,
 ) -> NoteList:
-    """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
-    the notes that were live then, with the fields they had; only `extraction_status` is the present one.
-    Administrators also see those under legal hold then."""
+    """Lists the live notes you can see, newest first; with graph:admin:cross-project also those that other projects of
+    the tenant share. `since` is inclusive, `until` is exclusive. With `as_of` lists the notes that were live then, with
+    the fields they had; only `extraction_status` is the present one. Administrators also see those under legal hold
+    then."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
@@ -120,7 +121,7 @@ async def list_notes(
     }
     known = parse_as_of(as_of)
     page = Page(cursors, who, "notes", limit=limit, cursor=cursor, include_total=include_total, as_of=known, **filters)
-    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
+    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied, shared=True)
     return await service.list_notes(db, context, filters=filters, page=page, check_held=check_held_notes)
 
 
@@ -130,7 +131,7 @@ async def get_note(
 ) -> NoteRead:
     """Returns the note, or with `as_of` as it was then, to administrators also under legal hold. Returns 404 when the
     note is unknown, hidden or deleted, or was at that time."""
-    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied)
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied, shared=True)
     return await service.get_note(db, context, note_id=note_id, check_held=check_held_notes)
 
 

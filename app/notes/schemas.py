@@ -82,6 +82,8 @@ class NoteRead(Read, frozen=True, kw_only=True):
     extraction_model: str | None
     created_at: datetime
     updated_at: datetime
+    project_id: str | UnsetType = UNSET
+    """Only on a note of another project that shares it."""
 
 
 class NoteCreated(Read, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from app.db.metadata import metadata
-from app.db.rls import Rule
+from app.db.rls import SHARED_SCOPES, Rule
 
 TYPES = (
     "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk",
@@ -134,7 +134,15 @@ memory_notes = Table(
         "position",
         postgresql_where=text("thread_id IS NOT NULL"),
     ),
-    info={"rls": Rule.MEMORY, "grants": "SELECT, INSERT, UPDATE"},
+    # What projects share with each other, with keys of the tenant; see match_shared_notes.
+    Index(
+        "memory_notes_shared_terms_idx",
+        text("lexical_keys(tenant_id, '', tsvector_to_array(terms))"),
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+        postgresql_where=text(SHARED_SCOPES),
+    ),
+    info={"rls": Rule.SHARED_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 memory_history = Table(

@@ -7,7 +7,7 @@ from alembic import op
 from app.db.functions import remove_functions
 from app.db.rls import APP_ROLE
 
-revision = "0014_signing_keys"
+revision = "0010_signing_keys"
 down_revision = "0009_conflict_space"
 branch_labels = None
 depends_on = None

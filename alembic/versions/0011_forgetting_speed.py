@@ -3,8 +3,8 @@
 from alembic import op
 from app.db.functions import remove_functions
 
-revision = "0015_forgetting_speed"
-down_revision = "0014_signing_keys"
+revision = "0011_forgetting_speed"
+down_revision = "0010_signing_keys"
 branch_labels = None
 depends_on = None
 
