@@ -22,7 +22,11 @@ class MaintenanceOptions(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return the options of a deployment."""
-        return cls(retention=Retention.of(settings), least_confidence=settings.embed_min_confidence, card_max_age=settings.card_max_age_seconds)
+        return cls(
+            retention=Retention.of(settings),
+            least_confidence=settings.embed_min_confidence,
+            card_max_age=settings.card_max_age_seconds,
+        )
 
 
 DEFAULTS = MaintenanceOptions()

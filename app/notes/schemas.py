@@ -67,7 +67,8 @@ class NoteMention(Read, frozen=True, kw_only=True):
     text: str | None
     """The name as the note spelled it when that was recorded; null when its text did not have the name."""
     confidence: float
-    """1: a caller said so, or the text has one of its names exactly. .9: in another spelling. .7: only a model says so."""
+    """1: a caller said so, or the text has one of its names exactly. .9: it has one in another spelling. .7: only a
+    model says so."""
 
 
 class NoteRead(Read, frozen=True, kw_only=True):

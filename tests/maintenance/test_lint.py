@@ -50,7 +50,7 @@ class Place:
         predicate_id, name = new_id(), f"p {uuid4().hex[:10]}"
         self.world.insert(
             "graph_predicates", tenant_id=self.tenant, predicate_id=predicate_id, scope_key=f"{self.tenant}:default",
-            canonical=name, canonical_norm=name, status=status, cardinality=cardinality,
+            project_id="default", canonical=name, canonical_norm=name, status=status, cardinality=cardinality,
             created_at=days(50), updated_at=days(50),
         )  # fmt: skip
         return predicate_id
@@ -121,7 +121,10 @@ async def test_stale(db: Database, place: Place) -> None:
     world, tenant = place.world, place.tenant
     policy = {"tenant_id": tenant, "project_id": "default", "exempt_relations": [], "created_by": "x"}
     short, long = place.predicate("active", "multi"), place.predicate("active", "multi")
-    for chosen, fields in ((short, {"mode": "retract", "ttl_s": 86400}), (long, {"mode": "confidence", "half_life_s": 864000})):
+    for chosen, fields in (
+        (short, {"mode": "retract", "ttl_s": 86400}),
+        (long, {"mode": "confidence", "half_life_s": 864000}),
+    ):
         name = world.one("SELECT canonical_norm FROM graph_predicates WHERE predicate_id = %s", chosen)
         world.insert(
             "decay_policies", policy_id=new_id(), relation=name, scope="*", min_confidence=0, created_at=days(50),
@@ -158,7 +161,11 @@ async def test_stale(db: Database, place: Place) -> None:
 
 async def test_orphaned(db: Database, place: Place) -> None:
     world, tenant = place.world, place.tenant
-    live, gone, purged = world.note(tenant), world.note(tenant, deleted_at=days(1)), world.note(tenant, deleted_at=days(40))
+    live, gone, purged = (
+        world.note(tenant),
+        world.note(tenant, deleted_at=days(1)),
+        world.note(tenant, deleted_at=days(40)),
+    )
     alone, mentioned, forgotten = world.entity(tenant), world.entity(tenant), world.entity(tenant)
     place.fact(object_value=None, object_entity_id=place.used(), value_type="entity")
     world.mention(tenant, live, mentioned)
@@ -259,10 +266,8 @@ async def test_a_check_that_takes_too_long_is_stopped_and_told(
     assert report.truncated
     assert [item.reason for item in report.counts if item.truncated] == ["conflict_open"]
     assert found(report)["ref_unlinked"] == {ref}
-    stopped = await service.lint(
-        db, place.who, checks=None, page=page(place.who), limits=LintLimits(total_seconds=0)
-    )
-    assert stopped.truncated and stopped.findings == []
+    stopped = await service.lint(db, place.who, checks=None, page=page(place.who), limits=LintLimits(total_seconds=0))
+    assert (stopped.truncated, stopped.findings) == (True, [])
 
 
 async def test_counts_are_bounded(db: Database, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,12 +307,8 @@ def test_objects_entities_and_evidence_that_name_nothing(robin: httpx.Client, ad
     assert not {sound, told, answer.json()["relationship"]["canonical_id"]} & ids
 
 
-def test_objects_that_are_gone(
-    robin: httpx.Client, admin: httpx.Client, superuser: psycopg.Connection[Any]
-) -> None:
-    ends = [
-        robin.post("/v1/graph/objects", json={"type": "Thing"}).json()["object"]["canonical_id"] for _ in range(3)
-    ]
+def test_objects_that_are_gone(robin: httpx.Client, admin: httpx.Client, superuser: psycopg.Connection[Any]) -> None:
+    ends = [robin.post("/v1/graph/objects", json={"type": "Thing"}).json()["object"]["canonical_id"] for _ in range(3)]
     edges = [
         robin.post("/v1/graph/relationships", json={"type": "near", "src_id": ends[0], "dst_id": end}).json()
         for end in ends[1:]

@@ -6,7 +6,6 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.facts.conftest import admin, keys, rival, robin, superuser, wren  # noqa: F401
 from tests.facts.shared import Superuser, body, entity, fact, new, note, now, tombstone
 
 
@@ -35,7 +34,7 @@ def cite(client: httpx.Client, subject: str, note_id: str, **fields: Any) -> str
     ],
 )
 def test_a_model_mentions_what_the_text_has(
-    robin: httpx.Client,  # noqa: F811
+    robin: httpx.Client,
     content: str,
     spelled: str | None,
     confidence: float,
@@ -47,7 +46,7 @@ def test_a_model_mentions_what_the_text_has(
     assert mentions(robin, told) == {named["entity_id"]: (spelled and spelled.format(mark), confidence)}
 
 
-def test_what_a_caller_says_is_sure(robin: httpx.Client) -> None:  # noqa: F811
+def test_what_a_caller_says_is_sure(robin: httpx.Client) -> None:
     names = [new("Alice"), new("bob")]
     told = note(robin, content=f"{names[0].upper()} was here")
     made = robin.post("/v1/facts", json=body(names[0], new("knows"), {"entity": names[1]}, evidence=[told])).json()
@@ -55,7 +54,7 @@ def test_what_a_caller_says_is_sure(robin: httpx.Client) -> None:  # noqa: F811
     assert mentions(robin, told) == spelled | {made["fact"]["object"]["entity"]["entity_id"]: (None, 1.0)}
 
 
-def test_the_better_confidence_stays(robin: httpx.Client) -> None:  # noqa: F811
+def test_the_better_confidence_stays(robin: httpx.Client) -> None:
     name = new("Alice")
     told = note(robin)
     named = cite(robin, name, told, source="pipeline")
@@ -66,7 +65,7 @@ def test_the_better_confidence_stays(robin: httpx.Client) -> None:  # noqa: F811
     assert mentions(robin, told) == {named: (None, 1.0)}
 
 
-def test_only_entities_of_facts_that_the_caller_sees(robin: httpx.Client, wren: httpx.Client) -> None:  # noqa: F811
+def test_only_entities_of_facts_that_the_caller_sees(robin: httpx.Client, wren: httpx.Client) -> None:
     secret, shared = new("secret"), new("shared")
     told = note(robin, content=f"{secret} and {shared}")
     hidden = cite(robin, secret, told, scope="agent_private")
@@ -75,7 +74,7 @@ def test_only_entities_of_facts_that_the_caller_sees(robin: httpx.Client, wren: 
     assert set(mentions(wren, told)) == {shown}
 
 
-def test_mentions_of_a_past_time(robin: httpx.Client) -> None:  # noqa: F811
+def test_mentions_of_a_past_time(robin: httpx.Client) -> None:
     told = note(robin)
     before = now()
     named = cite(robin, new(), told)
@@ -83,7 +82,7 @@ def test_mentions_of_a_past_time(robin: httpx.Client) -> None:  # noqa: F811
     assert set(mentions(robin, told, as_of=now())) == {named}
 
 
-def test_a_merge_keeps_text_and_confidence(robin: httpx.Client) -> None:  # noqa: F811
+def test_a_merge_keeps_text_and_confidence(robin: httpx.Client) -> None:
     name, into = new("Ali"), entity(robin)["entity_id"]
     told = note(robin, content=f"{name.upper()} called")
     named = cite(robin, name, told, source="pipeline")
@@ -91,7 +90,7 @@ def test_a_merge_keeps_text_and_confidence(robin: httpx.Client) -> None:  # noqa
     assert mentions(robin, told) == {into: (name.upper(), 0.9)}
 
 
-def test_a_tombstone_hides_mentions_and_revoking_shows_them(robin: httpx.Client, admin: httpx.Client) -> None:  # noqa: F811
+def test_a_tombstone_hides_mentions_and_revoking_shows_them(robin: httpx.Client, admin: httpx.Client) -> None:
     gone, kept = new("Gone"), new("Kept")
     told = note(robin)
     hidden, shown = cite(robin, gone, told), cite(robin, kept, told)
@@ -105,7 +104,9 @@ def test_a_tombstone_hides_mentions_and_revoking_shows_them(robin: httpx.Client,
 
 
 def test_what_a_tombstone_finds_has_no_text(
-    robin: httpx.Client, admin: httpx.Client, superuser: Superuser  # noqa: F811
+    robin: httpx.Client,
+    admin: httpx.Client,
+    superuser: Superuser,
 ) -> None:
     name = new("Somebody")
     told = note(robin, content=f"{name} was here")

@@ -60,8 +60,8 @@ UNREFERENCED_ENTITIES = """
                       JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = m.note_id
                           AND n.deleted_at IS NULL
                       WHERE m.tenant_id = %(tenant)s AND m.entity_id = e.entity_id)"""
-# Current facts of which all evidence is deleted, with up to ten of those notes, and facts of the extraction without any.
-# A note that the caller cannot see counts as live: it is evidence that is not shown.
+# Current facts of which all evidence is deleted, with up to ten of those notes, and extracted facts without any. A note
+# that the caller cannot see counts as live: it is evidence that is not shown.
 UNSUPPORTED_FACTS = """
     SELECT f.fact_id AS id, ARRAY(
         SELECT n.note_id FROM graph_fact_evidence v
@@ -142,7 +142,8 @@ _LOOSE_EVIDENCE = """
         SELECT (array_agg(DISTINCT u.id))[:10] AS ids FROM (
             SELECT lower(v.word #>> '{{}}')::uuid AS id FROM jsonb_path_query(
                 o.evidence,
-                'strict $.** ? (@.type() == "string" && @ like_regex "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-7[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$" flag "i")')
+                'strict $.** ? (@.type() == "string" && @ like_regex "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-'
+                '7[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$" flag "i")')
                 v(word)) u
         WHERE NOT EXISTS (SELECT FROM memory_notes n
                           WHERE n.tenant_id = %(tenant)s AND n.note_id = u.id AND n.deleted_at IS NULL)

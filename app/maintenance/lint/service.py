@@ -112,6 +112,9 @@ class LintLimits(msgspec.Struct, frozen=True, kw_only=True):
     total_seconds: float = 20.0
 
 
+LIMITS = LintLimits()
+
+
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
     """What one rule found, up to the limits."""
 
@@ -127,7 +130,7 @@ async def lint(
     checks: list[Check] | None,
     page: Page,
     options: MaintenanceOptions = DEFAULTS,
-    limits: LintLimits = LintLimits(),
+    limits: LintLimits = LIMITS,
 ) -> LintReport:
     """Return a page of what the checks find in the caller's project; the first page has the counts too."""
     rules = [rule for rule in RULES if checks is None or rule.check in checks]
