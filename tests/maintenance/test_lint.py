@@ -11,7 +11,7 @@ import pytest
 from app.access import Principal, new_id
 from app.db.database import Database
 from app.maintenance.lint import service
-from app.maintenance.lint.schemas import LintReport
+from app.maintenance.lint.schemas import CHECKS, LintReport
 from app.maintenance.lint.service import RULES, LintLimits
 from app.paging import CursorSigner, Page
 from tests.conftest import TestDatabase
@@ -100,7 +100,7 @@ def place(world: World, tenant: str) -> Place:
 
 
 async def look(db: Database, place: Place, *checks: Any) -> dict[str, set[str]]:
-    report = await service.lint(db, place.who, checks=list(checks) or None, page=page(place.who))
+    report = await service.lint(db, place.who, checks=checks or CHECKS, page=page(place.who))
     assert not report.truncated
     assert isinstance(report.counts, list)
     reasons = found(report)
@@ -240,7 +240,7 @@ async def test_pages_have_every_finding_once(db: Database, place: Place) -> None
     pages = 0
     while True:
         asked = page(place.who, limit=3, cursor=cursor)
-        report = await service.lint(db, place.who, checks=None, page=asked)
+        report = await service.lint(db, place.who, page=asked)
         assert isinstance(report.counts, list) == (cursor is None)
         assert len(report.findings) == (3 if report.next_cursor else 2)
         seen += [(item.reason, item.id) for item in report.findings]
@@ -259,14 +259,12 @@ async def test_a_check_that_takes_too_long_is_stopped_and_told(
     ref = place.fact(value_type="ref")
     with psycopg.connect(database.superuser) as held:
         held.execute("LOCK TABLE fact_conflicts IN ACCESS EXCLUSIVE MODE")
-        report = await service.lint(
-            db, place.who, checks=None, page=page(place.who), limits=LintLimits(rule_seconds=0.5)
-        )
+        report = await service.lint(db, place.who, page=page(place.who), limits=LintLimits(rule_seconds=0.5))
     assert isinstance(report.counts, list)
     assert report.truncated
     assert [item.reason for item in report.counts if item.truncated] == ["conflict_open"]
     assert found(report)["ref_unlinked"] == {ref}
-    stopped = await service.lint(db, place.who, checks=None, page=page(place.who), limits=LintLimits(total_seconds=0))
+    stopped = await service.lint(db, place.who, page=page(place.who), limits=LintLimits(total_seconds=0))
     assert (stopped.truncated, stopped.findings) == (True, [])
 
 

@@ -5,7 +5,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, SkipValidation
 
 from app.maintenance.lint import service
-from app.maintenance.lint.schemas import CHECKS, LintReport, LintRequest
+from app.maintenance.lint.schemas import CHECKS, Check, LintReport, LintRequest
 from app.maintenance.options import MaintenanceOptions
 from app.paging import Page
 from app.web.auth import Access
@@ -25,7 +25,7 @@ async def lint(
     `counts` has a line for each reason, up to 10,000 each. A check that takes more than three seconds is stopped, and
     `truncated` says so."""
     asked = data or LintRequest()
-    checks = None if asked.checks is None else [name for name in CHECKS if name in asked.checks]
+    checks: list[Check] = [name for name in CHECKS if asked.checks is None or name in asked.checks]
     page = Page(cursors, who, "lint", limit=asked.limit, cursor=asked.cursor, checks=checks)
     return await service.lint(db, who, checks=checks, page=page, options=maintenance_options)
 

@@ -1,6 +1,7 @@
 """The use case of lint: run each rule in a transaction of its own, within a time limit, and page their findings."""
 
 import time
+from collections.abc import Collection
 from itertools import dropwhile
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from app.access import Principal, require_project
 from app.db.counts import COUNT_LIMIT, MAX_COUNTED
 from app.db.database import Database, Row
 from app.maintenance.lint import queries
-from app.maintenance.lint.schemas import Check, Kind, LintCount, LintFinding, LintReport
+from app.maintenance.lint.schemas import CHECKS, Check, Kind, LintCount, LintFinding, LintReport
 from app.maintenance.options import DEFAULTS, MaintenanceOptions
 from app.paging import Page
 
@@ -127,13 +128,13 @@ async def lint(
     db: Database,
     who: Principal,
     *,
-    checks: list[Check] | None,
+    checks: Collection[Check] = CHECKS,
     page: Page,
     options: MaintenanceOptions = DEFAULTS,
     limits: LintLimits = LIMITS,
 ) -> LintReport:
     """Return a page of what the checks find in the caller's project; the first page has the counts too."""
-    rules = [rule for rule in RULES if checks is None or rule.check in checks]
+    rules = [rule for rule in RULES if rule.check in checks]
     counts: list[LintCount] = []
     findings: list[LintFinding] = []
     truncated = False
