@@ -21,6 +21,7 @@ class LintRequest(Create, frozen=True, kw_only=True):
     checks: Annotated[list[Check], Meta(min_length=1, max_length=len(CHECKS))] | None = None
     """All, when absent."""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    """How many findings a page has at most."""
     cursor: Annotated[str, Meta(max_length=MAX_CURSOR_LENGTH)] | None = None
     """`next_cursor` of the page before, with the same checks."""
 
@@ -29,10 +30,13 @@ class LintCount(Read, frozen=True, kw_only=True):
     """How many rows were found for one reason."""
 
     check: Check
+    """The check that looks for it."""
     reason: str
+    """Its stable name."""
     kind: Kind
     """What the ids of these findings are."""
     meaning: str
+    """The reason in words."""
     count: int
     """At most 10,000."""
     truncated: bool
@@ -40,10 +44,16 @@ class LintCount(Read, frozen=True, kw_only=True):
 
 
 class LintFinding(Read, frozen=True, kw_only=True):
+    """One row that needs attention."""
+
     check: Check
+    """The check that found it."""
     reason: str
+    """Why, as `counts` explains it."""
     kind: Kind
+    """What the id is one of."""
     id: UUID
+    """The row's id, by which it can be read."""
     related: list[UUID]
     """Further ids that the meaning of the reason speaks of."""
 
