@@ -19,6 +19,7 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
 from app.access import Principal
@@ -140,9 +141,10 @@ async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: 
 
 
 def select_note(*, tenant_id: str, note_id: str) -> Any:
-    """Select one live note."""
+    """Select one live note with the entities it mentions."""
     c = memory_notes.c
-    return select(*_columns, _OTHER_PROJECT).where(
+    mentions = func.note_mentions(c.tenant_id, c.note_id, None, type_=JSONB).label("mentions")
+    return select(*_columns, _OTHER_PROJECT, mentions).where(
         c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None)
     )
 
@@ -228,12 +230,14 @@ _CHANGING_FILTERS = {
 
 
 def select_notes_as_of(filters: set[str]) -> str:
-    """Return the query for notes as they were at a time, with the given filters."""
+    """Return the query for notes as they were at a time, with the given filters; one note with its mentions."""
     conditions = (
         "".join(f" AND {known[name]}" for name in sorted(filters & known.keys()))
         for known in (_FIXED_FILTERS, _CHANGING_FILTERS)
     )
     columns = ", ".join(f"n.{name}" for name in (*COLUMNS, "suppression"))
+    if "note_id" in filters:
+        columns += ", note_mentions(%(tenant)s, n.note_id, %(as_of)s::timestamptz) AS mentions"
     return _NOTES_AS_OF.format(columns=columns, fixed=next(conditions), changing=next(conditions))
 
 

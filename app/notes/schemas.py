@@ -60,6 +60,17 @@ class NoteRecover(Create, frozen=True, kw_only=True):
     if_version: Version | None = None
 
 
+class NoteMention(Read, frozen=True, kw_only=True):
+    """An entity that a note mentions."""
+
+    entity_id: UUID
+    text: str | None
+    """The name as the note spelled it when that was recorded; null when its text did not have the name."""
+    confidence: float
+    """1: a caller said so, or the text has one of its names exactly. .9: it has one in another spelling. .7: only a
+    model says so."""
+
+
 class NoteRead(Read, frozen=True, kw_only=True):
     note_id: UUID
     content: str
@@ -84,6 +95,8 @@ class NoteRead(Read, frozen=True, kw_only=True):
     updated_at: datetime
     project_id: str | UnsetType = UNSET
     """Only on a note of another project that shares it."""
+    mentions: list[NoteMention] | UnsetType = UNSET
+    """Entities of the facts you can see that cite it, at most 100. Only when one note is read."""
 
 
 class NoteCreated(Read, frozen=True, kw_only=True):

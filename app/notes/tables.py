@@ -194,7 +194,10 @@ note_entity_mentions = Table(
         server_default=text("false"),
         comment="found in its words for a tombstone, and gone with it",
     ),
+    Column("mention", Text, nullable=True, comment="the name as the note spells it; NULL: not in its text"),
+    Column("confidence", Double, nullable=False, server_default=text("1")),
     PrimaryKeyConstraint("tenant_id", "note_id", "entity_id"),
+    CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
     ),

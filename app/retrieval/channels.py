@@ -16,8 +16,8 @@ Read = Callable[[str, dict[str, Any]], Awaitable[list[dict[str, Any]]]]
 """Runs a statement with its parameters in the scope of the caller and returns its rows."""
 
 MAX_CHANNEL_LIMIT = 200
-# Notes bring their neighbours along and a vector search is expensive; more candidates find the same results unless
-# many results are asked for.
+# Notes bring their neighbours along and a vector search is expensive; 100 or 200 candidates find the same unless many
+# results are asked for, and take 1.2 and 1.6 times as long (app/docs/recall.md, "Candidates").
 CHANNEL_LIMIT = 50
 GRAPH_LIMIT = 150
 CARD_LIMIT = 3

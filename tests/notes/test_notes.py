@@ -55,7 +55,7 @@ def test_a_note_is_stored_and_read_back(robin: str, as_key: Clients) -> None:
     assert note["content"] == "Alice likes tea."
     assert note["occurred_at"] == "2026-01-02T02:04:05Z"
     assert (note["tags"], note["agent_id"], note["version"], note["position"]) == (["drink"], "robin", 1, 7)
-    assert client.get(f"/v1/notes/{note['note_id']}").json() == note
+    assert client.get(f"/v1/notes/{note['note_id']}").json() == {**note, "mentions": []}
 
 
 def test_the_same_live_content_again_is_no_failure(robin: str, wren: str, as_key: Clients) -> None:

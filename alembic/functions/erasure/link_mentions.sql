@@ -2,7 +2,8 @@
 -- find_named_notes) and those derived from them; facts by their value or by an entity of the same name; documents by
 -- their metadata and content; objects and relationships by any version. Objects without a project are left out, since
 -- all projects share them. Returns up to 100 notes that only possibly name it (see name_patterns), which are not
--- recorded. With p_all every text is read instead of using the index of search.
+-- recorded. With p_all every text is read instead of using the index of search. What is found for a tombstone is
+-- recorded without its text, since it is there to be hidden and erased.
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION link_mentions(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], p_all boolean DEFAULT false)
@@ -24,8 +25,8 @@ BEGIN
     SELECT p.certain INTO v_certain FROM name_patterns(p_tenant, p_entity) p;
     SELECT n.certain, n.possible INTO v_notes, v_possible
     FROM find_named_notes(p_tenant, p_project, p_entity, p_scopes, p_all) n;
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
-    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name, confidence)
+    SELECT p_tenant, p_project, n.note_id, p_entity, v_now, true, mention_confidence(false, 'folded')
     FROM memory_notes n WHERE n.tenant_id = p_tenant AND n.note_id = ANY (v_notes)
     ON CONFLICT DO NOTHING;
     WITH RECURSIVE derived AS (
@@ -38,8 +39,8 @@ BEGIN
         JOIN memory_notes n ON n.tenant_id = p_tenant AND n.derived_from = d.note_id
         WHERE p_scopes IS NULL OR n.scope = ANY (p_scopes)
     )
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name)
-    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true FROM derived d
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, by_name, confidence)
+    SELECT p_tenant, p_project, d.note_id, p_entity, v_now, true, mention_confidence(false, 'folded') FROM derived d
     ON CONFLICT DO NOTHING;
     INSERT INTO document_entity_mentions (tenant_id, project_id, document_id, entity_id, created_at)
     SELECT p_tenant, p_project, d.document_id, p_entity, v_now
