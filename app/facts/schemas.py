@@ -102,7 +102,6 @@ class EntityList(Read, frozen=True, kw_only=True):
     entities: list[EntityRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
@@ -181,6 +180,7 @@ class PredicateCreated(Read, frozen=True, kw_only=True):
 class PredicateList(Read, frozen=True, kw_only=True):
     predicates: list[PredicateRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class PredicateAliasRead(Read, frozen=True, kw_only=True):
@@ -324,7 +324,6 @@ class FactList(Read, frozen=True, kw_only=True):
     facts: list[FactRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""
 

@@ -5,6 +5,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
+
+from app.paging import Total
 
 Status = Literal["pending", "leased", "completed", "failed", "dead", "cancelled"]
 
@@ -34,3 +37,4 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: list[JobRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -10,6 +10,7 @@ import msgspec
 
 from app.access import AuthenticatedCall, Principal
 from app.admission import stepped_aside
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.errors import Conflict, Forbidden, NotFound
 from app.jobs import queries
@@ -41,14 +42,12 @@ async def read_job(call: AuthenticatedCall, *, job_id: UUID) -> tuple[Principal,
 async def list_jobs(db: Database, who: Principal, *, kind: str | None, status: str | None, page: Page) -> JobList:
     """Return a page of the jobs the caller can reach, newest first."""
     after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-    statement = queries.select_jobs(
-        tenant_id=who.tenant_id, kind=kind, status=status, after=after, limit=page.limit + 1
-    )
-    rows, next_cursor = page.cut(
-        await db.fetch(who.across_projects(), statement),
-        key=lambda row: [row["created_at"].isoformat(), str(row["job_id"])],
-    )
-    return JobList(jobs=[present(who, row) for row in rows], next_cursor=next_cursor)
+    place: dict[str, Any] = {"tenant_id": who.tenant_id, "kind": kind, "status": status}
+    scope = who.across_projects()
+    found = await db.fetch(scope, queries.select_jobs(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["job_id"])])
+    total = await page.count_rows(db, scope, queries.select_jobs(**place, after=None, limit=COUNT_LIMIT))
+    return JobList(jobs=[present(who, row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def wait_until_done(

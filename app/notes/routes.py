@@ -174,10 +174,16 @@ async def forget_notes(db: Db, who: Who, cursors: Cursors, data: JSONBody[NotesF
 
 @get("/notes/{note_id:uuid}/history", opt={"access": READ}, summary="List the history of a note", tags=["notes"])
 async def list_history(
-    db: Db, who: Who, cursors: Cursors, note_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    note_id: FromPath[UUID],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> HistoryList:
     """Lists every change with its reason, oldest first, also for a deleted note."""
-    page = Page(cursors, who, "history", limit=limit, cursor=cursor, note_id=note_id)
+    page = Page(cursors, who, "history", limit=limit, cursor=cursor, include_total=include_total, note_id=note_id)
     return await service.list_history(db, who, note_id=note_id, page=page)
 
 

@@ -95,7 +95,6 @@ class NoteList(Read, frozen=True, kw_only=True):
     notes: list[NoteRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
 
 
 class NoteBatch(Create, frozen=True, kw_only=True):
@@ -185,3 +184,4 @@ class HistoryRead(Read, frozen=True, kw_only=True):
 class HistoryList(Read, frozen=True, kw_only=True):
     events: list[HistoryRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -10,7 +10,7 @@ import msgspec
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
 from app.batches import check_size, convert_item, item_error, stop_if_atomic
-from app.db.counts import COUNT_LIMIT, count_query, count_statement
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import AppError, BadRequest, Conflict, TooLarge
@@ -44,7 +44,7 @@ from app.notes.storage import (
     store_notes,
 )
 from app.outcomes import Outcome
-from app.paging import Page, Total
+from app.paging import Page
 from app.read_context import ReadContext, look_back
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
@@ -185,25 +185,21 @@ async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, A
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
-    total: list[Row] | None = None
     if context.as_of is None:
         after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-        statement = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=after, limit=page.limit + 1)
-        found = await db.fetch(who, statement)
-        if page.include_total:
-            every = queries.select_notes(tenant_id=who.tenant_id, filters=filters, after=None, limit=COUNT_LIMIT)
-            total = await db.fetch(who, count_statement(every))
+        place: dict[str, Any] = {"tenant_id": who.tenant_id, "filters": filters}
+        found = await db.fetch(who, queries.select_notes(**place, after=after, limit=page.limit + 1))
+        total = await page.count_rows(db, who, queries.select_notes(**place, after=None, limit=COUNT_LIMIT))
     else:
         given = {name: value for name, value in filters.items() if value is not None}
         after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
         found = await _read_past(db, context, limit=page.limit + 1, **given, **after)
-        if page.include_total:
-            total = await _read_past(db, context, limit=COUNT_LIMIT, count=True, **given)
+        total = await page.count(lambda: _read_past(db, context, limit=COUNT_LIMIT, count=True, **given))
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])])
     return NoteList(
         notes=[present_note(row) for row in rows],
         next_cursor=next_cursor,
-        total=msgspec.UNSET if total is None else Total.of(total),
+        total=total,
     )
 
 
@@ -297,10 +293,11 @@ async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: 
 async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Page) -> HistoryList:
     """Return a page of a note's history, oldest first, also of a deleted note."""
     after = None if page.after is None else page.after[0]
-    statement = queries.select_history(tenant_id=who.tenant_id, note_id=str(note_id), after=after, limit=page.limit + 1)
-    found = await db.fetch(who, statement)
+    place = {"tenant_id": who.tenant_id, "note_id": str(note_id)}
+    found = await db.fetch(who, queries.select_history(**place, after=after, limit=page.limit + 1))
     if not found and page.after is None:
         raise note_not_found()
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["history_id"])])
     events = [HistoryRead(**{name: row[name] for name in HistoryRead.__struct_fields__}) for row in rows]
-    return HistoryList(events=events, next_cursor=next_cursor)
+    total = await page.count_rows(db, who, queries.select_history(**place, after=None, limit=COUNT_LIMIT))
+    return HistoryList(events=events, next_cursor=next_cursor, total=total)

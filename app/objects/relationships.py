@@ -151,14 +151,15 @@ async def list_relationships(
     db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page
 ) -> RelationshipList:
     """Return a page of relationships of the project and of every project, newest first."""
-    rows, next_cursor = await list_heads(db, context, "relationship", filters=filters, page=page)
-    return RelationshipList(relationships=[RelationshipRead(**present(row)) for row in rows], next_cursor=next_cursor)
+    found = await list_heads(db, context, "relationship", filters=filters, page=page)
+    shown = [RelationshipRead(**present(row)) for row in found.rows]
+    return RelationshipList(relationships=shown, next_cursor=found.next_cursor, total=found.total)
 
 
 async def list_relationship_versions(
     db: Database, context: ReadContext, *, relationship_id: UUID, summaries: bool, page: Page
 ) -> RelationshipVersions:
     """Return a page of the versions of a relationship, newest first, also of a deleted one."""
-    rows, next_cursor = await list_versions(db, context, "relationship", item_id=relationship_id, page=page)
-    shown = [RelationshipRead(**present(row, summary=summaries)) for row in rows]
-    return RelationshipVersions(versions=shown, next_cursor=next_cursor)
+    found = await list_versions(db, context, "relationship", item_id=relationship_id, page=page)
+    shown = [RelationshipRead(**present(row, summary=summaries)) for row in found.rows]
+    return RelationshipVersions(versions=shown, next_cursor=found.next_cursor, total=found.total)

@@ -32,7 +32,7 @@ from app.paging import Page
 from app.read_context import ReadContext
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",))
 WRITE = Access(work="write", scopes=("graph:write",))
@@ -106,6 +106,7 @@ async def list_objects(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ObjectList:
     """Newest first: those of the project, and those that belong to every project of the tenant. With `as_of` the
     versions that were recorded then; the filters apply to these."""
@@ -124,7 +125,16 @@ async def list_objects(
         raise BadRequest("label: at most 128 characters.")
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
         raise BadRequest("deleted: cannot be combined with label or properties, which only search live objects.")
-    page = Page(cursors, who, "objects", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    page = Page(
+        cursors,
+        who,
+        "objects",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        as_of=known,
+        filters=sorted(filters.items()),
+    )
     context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await service.list_objects(db, context, filters=filters, page=page)
 
@@ -220,9 +230,12 @@ async def list_object_versions(
     summaries: Summaries = False,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ObjectVersions:
     """Newest first; also of a deleted object."""
-    page = Page(cursors, who, "object-versions", limit=limit, cursor=cursor, object_id=object_id)
+    page = Page(
+        cursors, who, "object-versions", limit=limit, cursor=cursor, include_total=include_total, object_id=object_id
+    )
     return await service.list_object_versions(
         db, ReadContext.of(who), object_id=object_id, summaries=summaries, page=page
     )
@@ -261,6 +274,7 @@ async def list_relationships(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> RelationshipList:
     """Newest first: those of the project, and those that belong to every project of the tenant. With `as_of` the
     versions that were recorded then; the filters apply to these."""
@@ -272,7 +286,16 @@ async def list_relationships(
         "object_id": object_id,
         "deleted": deleted,
     }
-    page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    page = Page(
+        cursors,
+        who,
+        "relationships",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        as_of=known,
+        filters=sorted(filters.items()),
+    )
     context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await relationships.list_relationships(db, context, filters=filters, page=page)
 
@@ -356,9 +379,18 @@ async def list_relationship_versions(
     summaries: Summaries = False,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> RelationshipVersions:
     """Newest first; also of a deleted relationship."""
-    page = Page(cursors, who, "relationship-versions", limit=limit, cursor=cursor, relationship_id=relationship_id)
+    page = Page(
+        cursors,
+        who,
+        "relationship-versions",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        relationship_id=relationship_id,
+    )
     return await relationships.list_relationship_versions(
         db, ReadContext.of(who), relationship_id=relationship_id, summaries=summaries, page=page
     )

@@ -229,14 +229,15 @@ async def _set_deleted(session: Session, who: Principal, head: Row, *, deleted_a
 
 async def list_objects(db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page) -> ObjectList:
     """Return a page of objects of the project and of every project, newest first."""
-    rows, next_cursor = await list_heads(db, context, "object", filters=filters, page=page)
-    return ObjectList(objects=[ObjectRead(**present(row)) for row in rows], next_cursor=next_cursor)
+    found = await list_heads(db, context, "object", filters=filters, page=page)
+    shown = [ObjectRead(**present(row)) for row in found.rows]
+    return ObjectList(objects=shown, next_cursor=found.next_cursor, total=found.total)
 
 
 async def list_object_versions(
     db: Database, context: ReadContext, *, object_id: UUID, summaries: bool, page: Page
 ) -> ObjectVersions:
     """Return a page of the versions of an object, newest first, also of a deleted one."""
-    rows, next_cursor = await list_versions(db, context, "object", item_id=object_id, page=page)
-    shown = [ObjectRead(**present(row, summary=summaries)) for row in rows]
-    return ObjectVersions(versions=shown, next_cursor=next_cursor)
+    found = await list_versions(db, context, "object", item_id=object_id, page=page)
+    shown = [ObjectRead(**present(row, summary=summaries)) for row in found.rows]
+    return ObjectVersions(versions=shown, next_cursor=found.next_cursor, total=found.total)

@@ -8,6 +8,7 @@ import msgspec
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
 from app.outcomes import Outcome
@@ -55,15 +56,16 @@ async def create_garden(session: Session, who: Principal, *, data: GardenCreate)
 
 async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenList:
     """Return a page of the gardens an agent belongs to, or of all gardens for an admin key, by slug."""
-    statement = queries.select_gardens(
-        tenant_id=who.tenant_id,
-        project_id=require_project(who),
-        member=None if who.is_admin else who.agent_id,
-        after=None if page.after is None else page.after[0],
-        limit=page.limit + 1,
-    )
-    rows, next_cursor = page.cut(await db.fetch(who, statement), key=lambda row: [row["slug"]])
-    return GardenList(gardens=[_present(row) for row in rows], next_cursor=next_cursor)
+    place: dict[str, Any] = {
+        "tenant_id": who.tenant_id,
+        "project_id": require_project(who),
+        "member": None if who.is_admin else who.agent_id,
+    }
+    after = None if page.after is None else page.after[0]
+    found = await db.fetch(who, queries.select_gardens(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["slug"]])
+    total = await page.count_rows(db, who, queries.select_gardens(**place, after=None, limit=COUNT_LIMIT))
+    return GardenList(gardens=[_present(row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def get_garden(db: Database, who: Principal, *, garden_id: UUID) -> GardenRead:
@@ -91,14 +93,14 @@ async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: G
 
 async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: Page) -> MemberList:
     """Return a page of a garden's members, by agent id."""
+    place = {"tenant_id": who.tenant_id, "garden_id": str(garden_id)}
+    after = None if page.after is None else page.after[0]
     async with db.tenant(who) as session:
         await _garden_and_role(session, who, garden_id)
-        after = None if page.after is None else page.after[0]
-        found = await session.rows(
-            queries.select_members(tenant_id=who.tenant_id, garden_id=str(garden_id), after=after, limit=page.limit + 1)
-        )
+        found = await session.rows(queries.select_members(**place, after=after, limit=page.limit + 1))
     rows, next_cursor = page.cut(found, key=lambda row: [row["agent_id"]])
-    return MemberList(members=[MemberRead(**row) for row in rows], next_cursor=next_cursor)
+    total = await page.count_rows(db, who, queries.select_members(**place, after=None, limit=COUNT_LIMIT))
+    return MemberList(members=[MemberRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def put_member(

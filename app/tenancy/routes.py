@@ -43,7 +43,7 @@ from app.tenancy.settings import PipelineSettings
 from app.web.auth import Access
 from app.web.idempotency import encode_outcome
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 PLATFORM = Access(work="admin", kinds=("platform",), project=False)
 ADMIN = Access(work="admin", kinds=("admin", "platform"), scopes=("admin",), project=False)
@@ -85,9 +85,13 @@ async def create_tenant(
 
 
 @get("/admin/tenants", opt={"access": PLATFORM}, summary="List tenants", tags=["administration"])
-async def list_tenants(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> TenantList:
+async def list_tenants(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> TenantList:
     """List all tenants, with the platform key."""
-    return await tenants.list_tenants(db, page=Page(cursors, who, "tenants", limit=limit, cursor=cursor))
+    return await tenants.list_tenants(
+        db, page=Page(cursors, who, "tenants", limit=limit, cursor=cursor, include_total=include_total)
+    )
 
 
 @post(
@@ -108,10 +112,16 @@ async def create_project(
 
 @get("/admin/projects", opt={"access": ADMIN}, summary="List projects", tags=["administration"])
 async def list_projects(
-    db: Db, who: Who, cursors: Cursors, tenant_id: TenantFilter = None, limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    tenant_id: TenantFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ProjectList:
     """List the projects the key can reach."""
-    page = Page(cursors, who, "projects", limit=limit, cursor=cursor, tenant_id=tenant_id)
+    page = Page(cursors, who, "projects", limit=limit, cursor=cursor, include_total=include_total, tenant_id=tenant_id)
     return await tenants.list_projects(db, who, tenant_id=tenant_id, page=page)
 
 
@@ -160,10 +170,16 @@ async def create_key(
 
 @get("/admin/keys", opt={"access": ADMIN}, summary="List keys", tags=["administration"])
 async def list_keys(
-    db: Db, who: Who, cursors: Cursors, tenant_id: TenantFilter = None, limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    tenant_id: TenantFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> KeyList:
     """List the keys the caller can reach, revoked ones included. Secrets are not stored and never returned."""
-    page = Page(cursors, who, "keys", limit=limit, cursor=cursor, tenant_id=tenant_id)
+    page = Page(cursors, who, "keys", limit=limit, cursor=cursor, include_total=include_total, tenant_id=tenant_id)
     return await keys.list_keys(db, who, tenant_id=tenant_id, page=page)
 
 
@@ -207,9 +223,13 @@ async def create_garden(
 
 
 @get("/gardens", opt={"access": READ}, summary="List gardens", tags=["gardens"])
-async def list_gardens(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> GardenList:
+async def list_gardens(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> GardenList:
     """List the gardens the agent is a member of, or all gardens of the project for an admin key."""
-    return await gardens.list_gardens(db, who, page=Page(cursors, who, "gardens", limit=limit, cursor=cursor))
+    return await gardens.list_gardens(
+        db, who, page=Page(cursors, who, "gardens", limit=limit, cursor=cursor, include_total=include_total)
+    )
 
 
 @get("/gardens/{garden_id:uuid}", opt={"access": READ}, summary="Read a garden", tags=["gardens"])
@@ -226,10 +246,16 @@ async def patch_garden(db: Db, who: Who, garden_id: FromPath[UUID], data: JSONBo
 
 @get("/gardens/{garden_id:uuid}/members", opt={"access": READ}, summary="List members", tags=["gardens"])
 async def list_members(
-    db: Db, who: Who, cursors: Cursors, garden_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    garden_id: FromPath[UUID],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> MemberList:
     """List the members of a garden with their roles."""
-    page = Page(cursors, who, "members", limit=limit, cursor=cursor, garden_id=garden_id)
+    page = Page(cursors, who, "members", limit=limit, cursor=cursor, include_total=include_total, garden_id=garden_id)
     return await gardens.list_members(db, who, garden_id=garden_id, page=page)
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from app.access import Principal, acting_scope
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
@@ -48,7 +49,8 @@ async def list_tenants(db: Database, *, page: Page) -> TenantList:
     rows, next_cursor = page.cut(
         await db.call(queries.LIST_TENANTS, (after, page.limit + 1)), key=lambda row: [row["tenant_id"]]
     )
-    return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor)
+    total = await page.count(lambda: db.call(queries.COUNT_TENANTS, (None, COUNT_LIMIT)))
+    return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def create_project(session: Session, who: Principal, *, data: ProjectCreate) -> Outcome[ProjectCreated]:
@@ -114,6 +116,8 @@ async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, 
     """Return a page of the projects the caller can reach, by id."""
     scope = acting_scope(who, tenant_id)
     after = None if page.after is None else page.after[0]
-    statement = queries.select_projects(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
-    rows, next_cursor = page.cut(await db.fetch(scope, statement), key=lambda row: [row["project_id"]])
-    return ProjectList(projects=[present_project(row) for row in rows], next_cursor=next_cursor)
+    place = {"tenant_id": scope.tenant_id}
+    found = await db.fetch(scope, queries.select_projects(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["project_id"]])
+    total = await page.count_rows(db, scope, queries.select_projects(**place, after=None, limit=COUNT_LIMIT))
+    return ProjectList(projects=[present_project(row) for row in rows], next_cursor=next_cursor, total=total)

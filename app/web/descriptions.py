@@ -342,6 +342,7 @@ FIELDS: dict[str, str] = {
     "tombstone_id": "Id of the tombstone.",
     "tombstone_notices": "Only when rows under a legal hold are among them.",
     "tombstones": "The tombstones of this page.",
+    "total": "How many there are on all pages; only with `include_total`.",
     "trace": "What was asked and returned.",
     "trace_id": "Id of the trace; GET /v1/recall/traces/{id} reads it.",
     "truncated": "Whether a limit left something out.",

@@ -33,7 +33,7 @@ from app.facts.schemas import (
 from app.jobs.queue import NewJob, enqueue
 from app.jobs.registry import Job, PermanentFailure
 from app.outcomes import Outcome
-from app.paging import Page, Total
+from app.paging import Page
 from app.read_context import ReadContext
 
 # Merges of more facts than this are done by a job: a request may take a minute.
@@ -188,11 +188,9 @@ async def list_entities(
 ) -> EntityList:
     """Return entities in the order of their names; the filter `name` finds those that a name refers to."""
     who = context.who
-    total: Total | UnsetType = UNSET
     if (name := filters["name"]) is not None:
         rows, next_cursor = await find_named(db, who, name, "name", as_of=context.as_of), None
-        if page.include_total:
-            total = Total(count=len(rows), exact=True)
+        total = page.total_of(len(rows))
     else:
         prefix = filters["prefix"]
         values = {
@@ -204,10 +202,9 @@ async def list_entities(
         statement = queries.select_entities(set(given), at_past=context.as_of is not None)
         found = await look_back(db, who, statement, {**context.parameters(), **given, "limit": page.limit + 1})
         rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"]])
-        if page.include_total:
-            every = queries.select_entities(set(given) - {"after"}, at_past=context.as_of is not None)
-            params = {**context.parameters(), **given, "limit": COUNT_LIMIT}
-            total = Total.of(await look_back(db, who, count_query(every), params))
+        every = queries.select_entities(set(given) - {"after"}, at_past=context.as_of is not None)
+        params = {**context.parameters(), **given, "limit": COUNT_LIMIT}
+        total = await page.count(lambda: look_back(db, who, count_query(every), params))
     notices = await notices_of(db, who, rows, context.hold_denied)
     return EntityList(
         entities=[present_entity(row) for row in rows],

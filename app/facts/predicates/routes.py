@@ -21,7 +21,7 @@ from app.facts.schemas import (
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -36,11 +36,21 @@ async def list_predicates(
     prefix: Annotated[str | None, QueryParameter(max_length=200, description="Only names with this prefix.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> PredicateList:
     """Those of the project, of the tenant and of the installation, in the order of their names."""
     if prefix:
         prefix = predicate_name(prefix, "prefix").norm
-    page = Page(cursors, who, "predicates", limit=limit, cursor=cursor, status=status, prefix=prefix)
+    page = Page(
+        cursors,
+        who,
+        "predicates",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        status=status,
+        prefix=prefix,
+    )
     return await service.list_predicates(db, who, filters={"status": status, "prefix": prefix}, page=page)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from app.access import Principal, new_id, require_project, require_whole_tenant
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -81,16 +82,18 @@ def _require_activation(who: Principal, what: str) -> None:
 
 async def list_predicates(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> PredicateList:
     """Return the predicates the project can use, in the order of their names."""
-    given = {name: value for name, value in filters.items() if value}
-    if page.after is not None:
-        given |= {"after": page.after[0]}
-    statement = queries.select_predicates(set(given))
-    params = {**given, "tenant": who.tenant_id, "limit": page.limit + 1}
-    params["after_id"] = None if page.after is None else page.after[1]
-    rows, next_cursor = page.cut(
-        await db.query(who, statement, params), key=lambda row: [row["canonical_norm"], str(row["predicate_id"])]
-    )
-    return PredicateList(predicates=[_present(row, who) for row in rows], next_cursor=next_cursor)
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value}
+    after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
+    found = await _read(db, who, limit=page.limit + 1, **given, **after)
+    rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"], str(row["predicate_id"])])
+    total = await page.count(lambda: _read(db, who, count=True, limit=COUNT_LIMIT, **given))
+    return PredicateList(predicates=[_present(row, who) for row in rows], next_cursor=next_cursor, total=total)
+
+
+async def _read(db: Database, who: Principal, *, limit: int, count: bool = False, **given: Any) -> list[Row]:
+    query = queries.select_predicates(given.keys() - {"after_id"})
+    params = {**given, "tenant": who.tenant_id, "limit": limit}
+    return await db.query(who, count_query(query) if count else query, params)
 
 
 async def get_predicate(db: Database, who: Principal, *, predicate_id: UUID) -> PredicateRead:

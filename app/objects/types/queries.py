@@ -5,6 +5,7 @@ from typing import Any, Literal
 from sqlalchemy import TextClause, text
 from sqlalchemy.exc import IntegrityError
 
+from app.db.counts import count_query
 from app.db.database import Row, Session
 from app.errors import Conflict
 
@@ -74,6 +75,7 @@ LISTED: dict[Kind, TextClause] = {
     )
     for kind in _KINDS
 }
+COUNTED: dict[Kind, TextClause] = {kind: text(count_query(LISTED[kind].text)) for kind in _KINDS}
 RETIRE: dict[Kind, TextClause] = {
     kind: text(
         f"UPDATE {kind}_type_schemas t SET status = 'retired' "

@@ -21,7 +21,7 @@ from app.objects.types.schemas import (
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",), project=False)
 WRITE = Access(work="write", scopes=("graph:write",), project=False)
@@ -79,9 +79,12 @@ async def list_object_types(
     status: StatusFilter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ObjectTypeList:
     """By name, the tenant's own and those of the installation (`scope` is `global`)."""
-    page = Page(cursors, who, "object-types", limit=limit, cursor=cursor, type=name, status=status)
+    page = Page(
+        cursors, who, "object-types", limit=limit, cursor=cursor, include_total=include_total, type=name, status=status
+    )
     return cast(ObjectTypeList, await service.list_types(db, who, "object", name=name, status=status, page=page))
 
 
@@ -94,9 +97,19 @@ async def list_relationship_types(
     status: StatusFilter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> RelationshipTypeList:
     """By name, the tenant's own and those of the installation (`scope` is `global`)."""
-    page = Page(cursors, who, "relationship-types", limit=limit, cursor=cursor, type=name, status=status)
+    page = Page(
+        cursors,
+        who,
+        "relationship-types",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        type=name,
+        status=status,
+    )
     found: Any = await service.list_types(db, who, "relationship", name=name, status=status, page=page)
     return cast(RelationshipTypeList, found)
 

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from app.paging import Total
 from app.tenancy.schemas import Create, Read
 
 # No control characters and no blank ends; otherwise as people name things, such as Custom:RiskItem or attended_by.
@@ -125,8 +126,10 @@ class RelationshipTypeCreated(Read, frozen=True, kw_only=True):
 class ObjectTypeList(Read, frozen=True, kw_only=True):
     schemas: list[ObjectTypeRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class RelationshipTypeList(Read, frozen=True, kw_only=True):
     schemas: list[RelationshipTypeRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -11,6 +11,7 @@ import msgspec
 
 from app.access import Principal
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
@@ -224,22 +225,19 @@ async def list_types(
     db: Database, who: Principal, kind: Kind, *, name: str | None, status: str | None, page: Page
 ) -> ObjectTypeList | RelationshipTypeList:
     """Return a page of types by name, each with its versions, newest first."""
-    after = page.after or [None, None, None]
-    params = {
-        "tenant": who.tenant_id,
-        "name": name,
-        "status": status,
-        "after_type": after[0],
-        "after_scope": after[1],
-        "after_version": after[2],
-        "limit": page.limit + 1,
-    }
+    place = {"tenant": who.tenant_id, "name": name, "status": status}
     async with db.tenant(who) as session:
-        found = await session.rows(queries.LISTED[kind], params)
+        found = await session.rows(queries.LISTED[kind], {**place, **_position(page.after), "limit": page.limit + 1})
+        every = {**place, **_position(None), "limit": COUNT_LIMIT}
+        total = await page.count(lambda: session.rows(queries.COUNTED[kind], every))
     rows, next_cursor = page.cut(found, key=lambda row: [row["type"], row["scope"], row["version"]])
     shown: list[Any] = [present_type(kind, row) for row in rows]
     listed = ObjectTypeList if kind == "object" else RelationshipTypeList
-    return listed(schemas=shown, next_cursor=next_cursor)
+    return listed(schemas=shown, next_cursor=next_cursor, total=total)
+
+
+def _position(after: list[Any] | None) -> dict[str, Any]:
+    return dict(zip(("after_type", "after_scope", "after_version"), after or [None, None, None], strict=True))
 
 
 def type_not_found(kind: Kind, name: str) -> NotFound:
