@@ -93,7 +93,7 @@ class EntityRead(Read, frozen=True, kw_only=True):
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
-class EntityCreated(Read, frozen=True, kw_only=True):
+class EntityWritten(Read, frozen=True, kw_only=True):
     entity: EntityRead
     created: bool
 
@@ -172,7 +172,7 @@ class PredicateRead(Read, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class PredicateCreated(Read, frozen=True, kw_only=True):
+class PredicateWritten(Read, frozen=True, kw_only=True):
     predicate: PredicateRead
     created: bool
 
@@ -291,11 +291,13 @@ class FactRead(Read, frozen=True, kw_only=True):
 
 
 WriteOutcome = Literal["created", "reused", "retracted"]
+EndOutcome = Literal["ended", "reopened", "unchanged"]
 
 
 class FactWritten(Read, frozen=True, kw_only=True):
     fact: FactRead
-    outcome: WriteOutcome
+    outcome: WriteOutcome | EndOutcome
+    """What became of it; a PATCH answers ended, reopened or unchanged."""
     superseded: list[UUID]
     conflicts: list[UUID]
 

@@ -8,7 +8,7 @@ from litestar.params import FromPath, QueryParameter
 
 from app.access import Principal, require_project
 from app.jobs import service
-from app.jobs.schemas import JobList, JobRead, Status
+from app.jobs.schemas import JobChanged, JobList, JobRead, Status
 from app.paging import Page
 from app.web.auth import Access
 from app.web.requests import ApiRequest, Cursor, Cursors, Db, IncludeTotal, Limit, Who, admit, hot_path
@@ -63,7 +63,7 @@ async def cancel_job(
     db: Db,
     who: Who,
     job_id: FromPath[UUID],
-) -> JobRead:
+) -> JobChanged:
     """Cancel a pending or running job. What a running attempt has done is rolled back. 409 once it has ended."""
     _check_project(who)
     return await service.cancel_job(db, who, job_id=job_id)
@@ -74,7 +74,7 @@ async def retry_job(
     db: Db,
     who: Who,
     job_id: FromPath[UUID],
-) -> JobRead:
+) -> JobChanged:
     """Put a failed, dead or cancelled job back into the queue and reset its attempts. 409 otherwise."""
     _check_project(who)
     return await service.retry_job(db, who, job_id=job_id)

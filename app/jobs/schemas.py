@@ -32,6 +32,12 @@ class JobRead(msgspec.Struct, frozen=True, kw_only=True):
     """The result: counts, warnings and costs, never content."""
 
 
+class JobChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was cancelled or put back into the queue."""
+
+    job: JobRead
+
+
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of jobs, newest first."""
 

@@ -14,7 +14,7 @@ from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.errors import Conflict, Forbidden, NotFound
 from app.jobs import queries
-from app.jobs.schemas import JobList, JobRead
+from app.jobs.schemas import JobChanged, JobList, JobRead
 from app.paging import Page
 
 # How often a waiting caller polls.
@@ -67,7 +67,7 @@ async def wait_until_done(
         pause = min(pause * 1.5, POLL_SECONDS)
 
 
-async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
+async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobChanged:
     """Cancel an open job, whose running attempt can no longer commit, or raise NotFound, Forbidden or Conflict."""
     async with db.tenant(who.across_projects()) as session:
         await _check_may_change(session, who, job_id)
@@ -76,10 +76,10 @@ async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
             raise Conflict("Only a pending or leased job can be cancelled.", code="job_not_cancellable")
         await session.execute(queries.UPDATE_SUBJECT, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
         await _record(session, who, "cancel", row)
-        return present(who, row)
+        return JobChanged(job=present(who, row))
 
 
-async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
+async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobChanged:
     """Put a failed, dead or cancelled job back into the queue, or raise NotFound, Forbidden or Conflict."""
     async with db.tenant(who.across_projects()) as session:
         await _check_may_change(session, who, job_id)
@@ -89,7 +89,7 @@ async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         await session.execute(queries.UPDATE_SUBJECT, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
         await _record(session, who, "retry", row)
         session.wake_workers()
-        return present(who, row)
+        return JobChanged(job=present(who, row))
 
 
 async def _record(session: Session, who: Principal, action: str, job: Row) -> None:

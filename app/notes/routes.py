@@ -15,7 +15,6 @@ from app.notes.schemas import (
     NoteBatch,
     NoteBatchDone,
     NoteCreate,
-    NoteCreated,
     NoteList,
     NotePatch,
     NoteRead,
@@ -23,6 +22,7 @@ from app.notes.schemas import (
     NotesForget,
     NotesForgotten,
     NoteType,
+    NoteWritten,
 )
 from app.paging import Page
 from app.read_context import ReadContext, parse_as_of
@@ -44,7 +44,7 @@ Time = Annotated[
     opt={"access": WRITE},
     summary="Store a note",
     tags=["notes"],
-    responses=also(200, NoteCreated, "A live note with the same content exists and is returned."),
+    responses=also(200, NoteWritten, "A live note with the same content exists and is returned."),
 )
 async def create_note(
     db: Db,
@@ -58,7 +58,7 @@ async def create_note(
     wait_seconds: Annotated[
         float, QueryParameter(ge=0, le=60, description="The longest time to wait for the extraction.")
     ] = 10.0,
-) -> Response[NoteCreated]:
+) -> Response[NoteWritten]:
     """Returns 201 for a new note, and 200 with `deduplicated: true` when a live note has the same content.
 
     Where the project has extraction enabled, `job_id` is the job that extracts the note. With `?wait=extraction` the
@@ -66,7 +66,7 @@ async def create_note(
     """
     response = await idempotent.run(db, who, lambda session: service.create_note(session, who, data=data))
     if wait is not None:
-        made = msgspec.json.decode(response.body, type=NoteCreated)
+        made = msgspec.json.decode(response.body, type=NoteWritten)
         made = await service.wait_for_extraction(db, who, made=made, seconds=wait_seconds)
         response = msgspec.structs.replace(response, body=msgspec.json.encode(made))
     return respond(response)
@@ -127,7 +127,7 @@ async def get_note(db: Db, who: Who, note_id: FromPath[UUID], as_of: AsOf = None
 
 
 @patch("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Change a note", tags=["notes"])
-async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteRead:
+async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteWritten:
     """Requires a reason. With `if_version` the change is refused when the note is at another version
     (409 `version_conflict`)."""
     return await service.patch_note(db, who, note_id=note_id, data=data)
@@ -155,7 +155,7 @@ async def delete_note(
 
 
 @post("/notes/{note_id:uuid}/recover", opt={"access": WRITE}, status_code=200, summary="Recover a note", tags=["notes"])
-async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteRead:
+async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteWritten:
     """Recovers a note within 30 days of its deletion, with the notes and facts that went with it. Returns 409
     `note_duplicate` when another live note has the same content by now."""
     return await service.recover_note(db, who, note_id=note_id, data=data)

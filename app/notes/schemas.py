@@ -84,7 +84,7 @@ class NoteRead(Read, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class NoteCreated(Read, frozen=True, kw_only=True):
+class NoteWritten(Read, frozen=True, kw_only=True):
     note: NoteRead
     deduplicated: bool
     job_id: UUID | None = None

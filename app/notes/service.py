@@ -24,12 +24,12 @@ from app.notes.schemas import (
     NoteBatch,
     NoteBatchDone,
     NoteCreate,
-    NoteCreated,
     NoteList,
     NotePatch,
     NoteRead,
     NoteRecover,
     NoteResult,
+    NoteWritten,
 )
 from app.notes.storage import (
     change_note,
@@ -54,17 +54,17 @@ RECOVERABLE_FOR = timedelta(days=30)
 EXTRACTION_JOBS = ("extract", "graph_link")
 
 
-async def create_note(session: Session, who: Principal, *, data: NoteCreate) -> Outcome[NoteCreated]:
+async def create_note(session: Session, who: Principal, *, data: NoteCreate) -> Outcome[NoteWritten]:
     """Store a note, or return the live note that has the same content."""
     row = _new_row(who, data)
     await _check_gardens(session, who, [row])
     ((note, created),) = await store_notes(session, who, [row])
     queued = await extract_notes(session, who, [row] if created else [])
     job_id = queued.get(str(note["note_id"]))
-    return Outcome(NoteCreated(note=present_note(note), deduplicated=not created, job_id=job_id), created=created)
+    return Outcome(NoteWritten(note=present_note(note), deduplicated=not created, job_id=job_id), created=created)
 
 
-async def wait_for_extraction(db: Database, who: Principal, *, made: NoteCreated, seconds: float) -> NoteCreated:
+async def wait_for_extraction(db: Database, who: Principal, *, made: NoteWritten, seconds: float) -> NoteWritten:
     """Return the note as it is once its extraction and linking have ended, or after `seconds`."""
     if made.job_id is None:
         return made
@@ -203,7 +203,7 @@ async def list_notes(db: Database, context: ReadContext, *, filters: dict[str, A
     )
 
 
-async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteRead:
+async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteWritten:
     """Change a note and return it; equal values leave version and history as they are."""
     changes: dict[str, Any] = {
         name: value
@@ -222,11 +222,9 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=False)
         changes = {name: value for name, value in changes.items() if note[name] != value}
         if not changes:
-            return present_note(note)
+            return NoteWritten(note=present_note(note), deduplicated=False)
         row = await change_note(session, who, note, "updated", data.reason, changes)
-        if "content" in changes and await extract_notes(session, who, [row]):
-            row = await mark_extraction(session, who, note_id=note_id, status="pending")
-        return present_note(row)
+        return await _extract_again(session, who, row, wanted="content" in changes)
 
 
 async def delete_note(
@@ -250,10 +248,10 @@ async def delete_note(
     await retried(write)
 
 
-async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteRead:
+async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteWritten:
     """Recover a deleted note with what was deleted and retracted with it, and return it."""
 
-    async def write() -> NoteRead:
+    async def write() -> NoteWritten:
         async with db.tenant(who) as session:
             note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
             if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE_FOR:
@@ -266,11 +264,17 @@ async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: Not
             await audit.record(
                 session, "note_write", key_id=who.key_id, action="recover", note_ids=back.notes, **back.counts()
             )
-            if row["extraction_status"] != "completed" and await extract_notes(session, who, [row]):
-                row = await mark_extraction(session, who, note_id=note_id, status="pending")
-            return present_note(row)
+            return await _extract_again(session, who, row, wanted=row["extraction_status"] != "completed")
 
     return await retried(write)
+
+
+async def _extract_again(session: Session, who: Principal, note: Row, *, wanted: bool) -> NoteWritten:
+    """Queue the extraction of a note that was changed or recovered, where it is wanted; return the note."""
+    queued = await extract_notes(session, who, [note] if wanted else [])
+    if queued:
+        note = await mark_extraction(session, who, note_id=note["note_id"], status="pending")
+    return NoteWritten(note=present_note(note), deduplicated=False, job_id=next(iter(queued.values()), None))
 
 
 async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: int | None, deleted: bool) -> Row:

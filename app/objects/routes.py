@@ -16,17 +16,17 @@ from app.objects.schemas import (
     GraphBatch,
     GraphBatchResult,
     ObjectCreate,
-    ObjectCreated,
     ObjectList,
     ObjectPatch,
     ObjectRead,
     ObjectVersions,
-    RelationshipCreated,
+    ObjectWritten,
     RelationshipList,
     RelationshipPatch,
     RelationshipRead,
     RelationshipRequest,
     RelationshipVersions,
+    RelationshipWritten,
 )
 from app.paging import Page
 from app.read_context import ReadContext
@@ -52,14 +52,17 @@ Summaries = Annotated[
 OfType = Annotated[str | None, QueryParameter(name="type", max_length=128, description="Only of this type.")]
 
 
-def _tagged(body: ObjectRead | RelationshipRead) -> Response[Any]:
-    return Response(body, headers={"etag": f'"{body.version}"'})
+def _tagged(body: ObjectRead | RelationshipRead | ObjectWritten | RelationshipWritten) -> Response[Any]:
+    shown = body
+    if isinstance(body, ObjectWritten | RelationshipWritten):
+        shown = body.object if isinstance(body, ObjectWritten) else body.relationship
+    return Response(body, headers={"etag": f'"{shown.version}"'})
 
 
 @post("/graph/objects", opt={"access": WRITE}, summary="Create an object", tags=["objects"])
 async def create_object(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectCreate]
-) -> Response[ObjectCreated]:
+) -> Response[ObjectWritten]:
     """The properties are checked against the JSON Schema of the type (422 `object_schema_validation_failed` lists every
     error). A type that is not registered allows any properties, and the response has a warning."""
     return respond(await idempotent.run(db, who, lambda session: service.create_object(session, who, data=data)))
@@ -188,7 +191,7 @@ async def patch_object(
     object_id: FromPath[UUID],
     data: JSONBody[ObjectPatch | list[PatchOperation]],
     if_match: IfMatch = None,
-) -> Response[ObjectRead]:
+) -> Response[ObjectWritten]:
     """A JSON merge patch creates a new version; so does a JSON Patch (RFC 6902, a list of operations on paths such as
     /properties/owner or /labels/-), which can also set a property to null. The id of an earlier version, or another
     version in `If-Match`, is 409 `cannot_patch_non_head_version`; a patch that changes nothing is 409
@@ -210,7 +213,7 @@ async def delete_object(db: Db, who: Who, object_id: FromPath[UUID], if_match: I
     summary="Restore an object",
     tags=["objects"],
 )
-async def restore_object(db: Db, who: Who, object_id: FromPath[UUID]) -> Response[ObjectRead]:
+async def restore_object(db: Db, who: Who, object_id: FromPath[UUID]) -> Response[ObjectWritten]:
     """Restores the object with the relationships that were deleted with it, unless their other end is deleted or
     another live relationship has taken their place."""
     return _tagged(await service.restore_object(db, who, object_id=object_id))
@@ -246,11 +249,11 @@ async def list_object_versions(
     opt={"access": WRITE},
     summary="Link two objects",
     tags=["relationships"],
-    responses=also(200, RelationshipCreated, "The relationship existed; it was updated where the request differs."),
+    responses=also(200, RelationshipWritten, "The relationship existed; it was updated where the request differs."),
 )
 async def create_relationship(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipRequest]
-) -> Response[RelationshipCreated]:
+) -> Response[RelationshipWritten]:
     """Two objects have at most one live relationship of a type in each direction: the same request again creates a new
     version of it where something differs. A second one where the type allows one is 400
     `relationship_multiplicity_violation`."""
@@ -334,7 +337,7 @@ async def patch_relationship(
     relationship_id: FromPath[UUID],
     data: JSONBody[RelationshipPatch | list[PatchOperation]],
     if_match: IfMatch = None,
-) -> Response[RelationshipRead]:
+) -> Response[RelationshipWritten]:
     """A JSON merge patch or a JSON Patch creates a new version, with the same checks as for an object. The ends cannot
     change."""
     return _tagged(
@@ -360,7 +363,7 @@ async def delete_relationship(db: Db, who: Who, relationship_id: FromPath[UUID],
     summary="Restore a relationship",
     tags=["relationships"],
 )
-async def restore_relationship(db: Db, who: Who, relationship_id: FromPath[UUID]) -> Response[RelationshipRead]:
+async def restore_relationship(db: Db, who: Who, relationship_id: FromPath[UUID]) -> Response[RelationshipWritten]:
     """Both objects have to be live, and no other live relationship may have taken its place."""
     return _tagged(await relationships.restore_relationship(db, who, relationship_id=relationship_id))
 

@@ -111,7 +111,7 @@ class ObjectRead(Read, frozen=True, kw_only=True):
     change_summary: ChangeSummary | UnsetType | None = UNSET
 
 
-class ObjectCreated(Read, frozen=True, kw_only=True):
+class ObjectWritten(Read, frozen=True, kw_only=True):
     object: ObjectRead
     created: bool
     warnings: list[str] | UnsetType = UNSET
@@ -209,7 +209,7 @@ class RelationshipRead(Read, frozen=True, kw_only=True):
     change_summary: ChangeSummary | UnsetType | None = UNSET
 
 
-class RelationshipCreated(Read, frozen=True, kw_only=True):
+class RelationshipWritten(Read, frozen=True, kw_only=True):
     relationship: RelationshipRead
     created: bool
     warnings: list[str] | UnsetType = UNSET

@@ -17,10 +17,10 @@ from app.tenancy import queries
 from app.tenancy.schemas import (
     SYNONYMS,
     GardenCreate,
-    GardenCreated,
     GardenList,
     GardenPatch,
     GardenRead,
+    GardenWritten,
     MemberList,
     MemberPut,
     MemberRead,
@@ -34,7 +34,7 @@ def _present(row: Row) -> GardenRead:
     return GardenRead(**fields)
 
 
-async def create_garden(session: Session, who: Principal, *, data: GardenCreate) -> Outcome[GardenCreated]:
+async def create_garden(session: Session, who: Principal, *, data: GardenCreate) -> Outcome[GardenWritten]:
     """Create a garden whose first admin is the caller, or raise Conflict when its slug is taken."""
     now = datetime.now(UTC)
     place = {"tenant_id": who.tenant_id, "project_id": require_project(who), "garden_id": new_id()}
@@ -51,7 +51,7 @@ async def create_garden(session: Session, who: Principal, *, data: GardenCreate)
     member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
     await queries.upsert_member(session, row=member)
     await _record(session, who, "create", garden_id=place["garden_id"])
-    return Outcome(GardenCreated(garden=_present(garden), created=True))
+    return Outcome(GardenWritten(garden=_present(garden), created=True))
 
 
 async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenList:
@@ -75,7 +75,7 @@ async def get_garden(db: Database, who: Principal, *, garden_id: UUID) -> Garden
         return _present(garden)
 
 
-async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: GardenPatch) -> GardenRead:
+async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: GardenPatch) -> GardenWritten:
     """Change the name or description of a garden; its scope and slug cannot change."""
     changes: dict[str, Any] = msgspec.structs.asdict(data)
     changes = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
@@ -88,7 +88,7 @@ async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: G
             session, tenant_id=who.tenant_id, garden_id=str(garden["garden_id"]), **changes
         )
         await _record(session, who, "update", garden_id=garden_id, fields=sorted(changes))
-        return _present(row)
+        return GardenWritten(garden=_present(row), created=False)
 
 
 async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: Page) -> MemberList:

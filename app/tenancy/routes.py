@@ -17,10 +17,10 @@ from app.paging import Page
 from app.tenancy import gardens, keys, settings, tenants
 from app.tenancy.schemas import (
     GardenCreate,
-    GardenCreated,
     GardenList,
     GardenPatch,
     GardenRead,
+    GardenWritten,
     KeyCreate,
     KeyIssued,
     KeyList,
@@ -29,10 +29,9 @@ from app.tenancy.schemas import (
     MemberPut,
     MemberSet,
     ProjectCreate,
-    ProjectCreated,
     ProjectList,
     ProjectPatch,
-    ProjectRead,
+    ProjectWritten,
     TenantCreate,
     TenantCreated,
     TenantList,
@@ -99,11 +98,11 @@ async def list_tenants(
     opt={"access": ADMIN},
     summary="Create a project",
     tags=["administration"],
-    responses=also(200, ProjectCreated, "It already existed."),
+    responses=also(200, ProjectWritten, "It already existed."),
 )
 async def create_project(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ProjectCreate]
-) -> Response[ProjectCreated]:
+) -> Response[ProjectWritten]:
     """Create a project. 201 when it was created, 200 when it already existed. An admin key bound to a project cannot
     create another."""
     scope = acting_scope(who, data.tenant_id)
@@ -126,7 +125,7 @@ async def list_projects(
 
 
 @patch("/admin/projects/{project_id:str}", opt={"access": ADMIN}, summary="Change a project", tags=["administration"])
-async def patch_project(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[ProjectPatch]) -> ProjectRead:
+async def patch_project(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[ProjectPatch]) -> ProjectWritten:
     """Change its name, how far back its history can be read, its language, and how source trust is used."""
     return await tenants.patch_project(db, who, project_id=project_id, data=data)
 
@@ -217,7 +216,7 @@ async def rotate_key(
 @post("/gardens", opt={"access": WRITE}, summary="Create a garden", tags=["gardens"])
 async def create_garden(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[GardenCreate]
-) -> Response[GardenCreated]:
+) -> Response[GardenWritten]:
     """Create a garden. The caller becomes its first admin. Its scope cannot be changed later."""
     return respond(await idempotent.run(db, who, lambda session: gardens.create_garden(session, who, data=data)))
 
@@ -239,7 +238,7 @@ async def get_garden(db: Db, who: Who, garden_id: FromPath[UUID]) -> GardenRead:
 
 
 @patch("/gardens/{garden_id:uuid}", opt={"access": WRITE}, summary="Change a garden", tags=["gardens"])
-async def patch_garden(db: Db, who: Who, garden_id: FromPath[UUID], data: JSONBody[GardenPatch]) -> GardenRead:
+async def patch_garden(db: Db, who: Who, garden_id: FromPath[UUID], data: JSONBody[GardenPatch]) -> GardenWritten:
     """Change its name or description. Only for admins of the garden."""
     return await gardens.patch_garden(db, who, garden_id=garden_id, data=data)
 

@@ -117,7 +117,7 @@ class ProjectPatch(Create, frozen=True, kw_only=True):
     """Only for the platform key, which belongs to no tenant."""
 
 
-class ProjectCreated(Read, frozen=True, kw_only=True):
+class ProjectWritten(Read, frozen=True, kw_only=True):
     project: ProjectRead
     created: bool
 
@@ -225,7 +225,7 @@ class GardenRead(Read, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class GardenCreated(Read, frozen=True, kw_only=True):
+class GardenWritten(Read, frozen=True, kw_only=True):
     garden: GardenRead
     created: bool
 

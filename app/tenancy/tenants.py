@@ -17,11 +17,11 @@ from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
     ProjectCreate,
-    ProjectCreated,
     ProjectList,
     ProjectPatch,
     ProjectRead,
     ProjectSettings,
+    ProjectWritten,
     TenantCreate,
     TenantCreated,
     TenantList,
@@ -53,7 +53,7 @@ async def list_tenants(db: Database, *, page: Page) -> TenantList:
     return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
-async def create_project(session: Session, who: Principal, *, data: ProjectCreate) -> Outcome[ProjectCreated]:
+async def create_project(session: Session, who: Principal, *, data: ProjectCreate) -> Outcome[ProjectWritten]:
     """Create a project, or return the one that has this id; a key bound to a project can create no other."""
     if who.key_project is not None and data.project_id != who.key_project:
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
@@ -65,7 +65,7 @@ async def create_project(session: Session, who: Principal, *, data: ProjectCreat
         details = {"action": "project_create", "project_id": data.project_id}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)
     is_new = created is not None
-    return Outcome(ProjectCreated(project=present_project(found), created=is_new), created=is_new)
+    return Outcome(ProjectWritten(project=present_project(found), created=is_new), created=is_new)
 
 
 def present_project(row: Row) -> ProjectRead:
@@ -75,7 +75,7 @@ def present_project(row: Row) -> ProjectRead:
     return ProjectRead(**fields)
 
 
-async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectRead:
+async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectWritten:
     """Change the name and settings of a project that are given, or raise NotFound."""
     scope = acting_scope(who, data.tenant_id)
     if who.key_project not in (None, project_id):
@@ -109,7 +109,7 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
             await enqueue(session, place, job=NewJob(kind="reindex", payload={}, dedupe_key="reindex"))
         details = {"action": "project_change", "project_id": project_id, "changed": sorted(changes)}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)
-    return present_project(row)
+    return ProjectWritten(project=present_project(row), created=False)
 
 
 async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> ProjectList:

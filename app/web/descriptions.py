@@ -161,6 +161,7 @@ FIELDS: dict[str, str] = {
     "input_tokens": "Tokens that models read.",
     "intent": "Another word for query.",
     "is_head": "Whether this is the latest version.",
+    "job": "The job.",
     "job_id": "The job to follow; null: none is needed.",
     "jobs": "The jobs of this page.",
     "json_schema": "A JSON Schema for `properties`.",

@@ -22,11 +22,11 @@ from app.facts.schemas import (
     AliasRead,
     EntityCounts,
     EntityCreate,
-    EntityCreated,
     EntityList,
     EntityMerge,
     EntityMerged,
     EntityRead,
+    EntityWritten,
     MergeAccepted,
     TombstoneNotice,
 )
@@ -76,7 +76,7 @@ def ambiguous(rows: list[Row], field: str) -> Conflict:
     )
 
 
-async def create_entity(session: Session, who: Principal, *, data: EntityCreate) -> Outcome[EntityCreated]:
+async def create_entity(session: Session, who: Principal, *, data: EntityCreate) -> Outcome[EntityWritten]:
     """Create an entity, or return the one of that name with the given kind and aliases added to it."""
     name = entity_name(data.canonical, "canonical")
     kind = plain_text(data.kind, "kind")
@@ -95,10 +95,10 @@ async def create_entity(session: Session, who: Principal, *, data: EntityCreate)
     if made["hidden"] is not None:
         return Outcome(_decoy(who, made, name=name, kind=kind, aliases=aliases))
     entity = await _read(session, who, str(made["entity_id"]))
-    return Outcome(EntityCreated(entity=entity, created=made["created"]), created=made["created"])
+    return Outcome(EntityWritten(entity=entity, created=made["created"]), created=made["created"])
 
 
-def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: list[Name]) -> EntityCreated:
+def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: list[Name]) -> EntityWritten:
     """Return what an agent sees for a name that a tombstone hides: an entity as new as for an unused name."""
     if who.is_admin:
         raise tombstoned("canonical")
@@ -112,7 +112,7 @@ def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: 
         created_at=made["created_at"],
         updated_at=made["created_at"],
     )
-    return EntityCreated(entity=entity, created=True)
+    return EntityWritten(entity=entity, created=True)
 
 
 def tombstoned(field: str) -> Conflict:

@@ -12,10 +12,10 @@ from app.facts.schemas import (
     AliasCreate,
     PredicateAliasCreated,
     PredicateCreate,
-    PredicateCreated,
     PredicateList,
     PredicatePatch,
     PredicateRead,
+    PredicateWritten,
     Status,
 )
 from app.paging import Page
@@ -59,11 +59,11 @@ async def list_predicates(
     opt={"access": WRITE},
     summary="Register a predicate",
     tags=["predicates"],
-    responses=also(200, PredicateCreated, "It exists already with the same status and cardinality."),
+    responses=also(200, PredicateWritten, "It exists already with the same status and cardinality."),
 )
 async def create_predicate(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[PredicateCreate]
-) -> Response[PredicateCreated]:
+) -> Response[PredicateWritten]:
     """For predicates whose cardinality is known beforehand; others are registered as pending and multi when a fact
     first uses them. An active one is registered by administrators and keys with the scope `predicates:admin`; by others
     it is pending, until one of those activates it."""
@@ -79,7 +79,7 @@ async def get_predicate(db: Db, who: Who, predicate_id: FromPath[UUID]) -> Predi
 @patch("/predicates/{predicate_id:uuid}", opt={"access": WRITE}, summary="Change a predicate", tags=["predicates"])
 async def patch_predicate(
     db: Db, who: Who, predicate_id: FromPath[UUID], data: JSONBody[PredicatePatch]
-) -> PredicateRead:
+) -> PredicateWritten:
     """pending can become active or deprecated, active can become deprecated. Activating a predicate, and changing an
     active one, is for administrators and keys with the scope `predicates:admin`. Making a predicate single-valued while
     several values are valid at once is 409 with the facts, unless `resolve` is `latest`. Predicates of the installation

@@ -20,10 +20,10 @@ from app.facts.schemas import (
     PredicateAliasCreated,
     PredicateAliasRead,
     PredicateCreate,
-    PredicateCreated,
     PredicateList,
     PredicatePatch,
     PredicateRead,
+    PredicateWritten,
 )
 from app.outcomes import Outcome
 from app.paging import Page
@@ -122,7 +122,7 @@ def _only(rows: list[Row]) -> Row:
     return rows[0]
 
 
-async def create_predicate(session: Session, who: Principal, *, data: PredicateCreate) -> Outcome[PredicateCreated]:
+async def create_predicate(session: Session, who: Principal, *, data: PredicateCreate) -> Outcome[PredicateWritten]:
     """Register a predicate; return the one of that name if it agrees, and raise Conflict if it does not."""
     name = predicate_name(data.name, "name")
     if data.status == "deprecated":
@@ -155,7 +155,7 @@ async def create_predicate(session: Session, who: Principal, *, data: PredicateC
         )
     elif shown.cardinality != data.cardinality or not _agrees(who, shown, data):
         raise _exists(shown)
-    return Outcome(PredicateCreated(predicate=shown, created=created), created=created)
+    return Outcome(PredicateWritten(predicate=shown, created=created), created=created)
 
 
 def _agrees(who: Principal, shown: PredicateRead, data: PredicateCreate) -> bool:
@@ -208,14 +208,16 @@ async def _require_changeable(session: Session, who: Principal, predicate_id: UU
     return row
 
 
-async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, data: PredicatePatch) -> PredicateRead:
+async def patch_predicate(
+    db: Database, who: Principal, *, predicate_id: UUID, data: PredicatePatch
+) -> PredicateWritten:
     """Change status or cardinality; raise Conflict when open facts do not fit and `resolve` is not given."""
     cardinality = None if data.cardinality is msgspec.UNSET else data.cardinality
     status = None if data.status is msgspec.UNSET else data.status
     if cardinality is None and status is None:
         raise BadRequest("status: send status, cardinality or both.")
 
-    async def write() -> PredicateRead:
+    async def write() -> PredicateWritten:
         async with db.tenant(who) as session:
             held = await _require_changeable(session, who, predicate_id)
             if status == "active" and held["status"] != "active":
@@ -232,7 +234,8 @@ async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, d
             row = await session.row(queries.CONFIGURE_PREDICATE, arguments)
             assert row is not None
             _check_change(row, status)
-            return _present(_only(await session.query(_SELECT_ONE, _one(who, predicate_id))), who)
+            changed = _present(_only(await session.query(_SELECT_ONE, _one(who, predicate_id))), who)
+            return PredicateWritten(predicate=changed, created=False)
 
     return await retried(write)
 

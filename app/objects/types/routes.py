@@ -8,13 +8,13 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from app.objects.types import service
 from app.objects.types.schemas import (
     ObjectTypeCreate,
-    ObjectTypeCreated,
     ObjectTypeList,
     ObjectTypeRead,
+    ObjectTypeWritten,
     RelationshipTypeCreate,
-    RelationshipTypeCreated,
     RelationshipTypeList,
     RelationshipTypeRead,
+    RelationshipTypeWritten,
     Status,
     TypePatch,
 )
@@ -39,11 +39,11 @@ Version = Annotated[
     opt={"access": WRITE},
     summary="Register a type of objects",
     tags=["types"],
-    responses=also(200, ObjectTypeCreated, "An equal version is registered already."),
+    responses=also(200, ObjectTypeWritten, "An equal version is registered already."),
 )
 async def register_object_type(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectTypeCreate]
-) -> Response[ObjectTypeCreated]:
+) -> Response[ObjectTypeWritten]:
     """Registers a new type or the next version of one, which becomes active for every project of the tenant. When some
     of the newest 1,000 objects do not fit it, 409 `objects_do_not_fit` says how many and names some; with `force` it is
     registered anyway, and they are checked when they next change. Registering is optional: an unregistered type allows
@@ -58,11 +58,11 @@ async def register_object_type(
     opt={"access": WRITE},
     summary="Register a type of relationships",
     tags=["types"],
-    responses=also(200, RelationshipTypeCreated, "An equal version is registered already."),
+    responses=also(200, RelationshipTypeWritten, "An equal version is registered already."),
 )
 async def register_relationship_type(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipTypeCreate]
-) -> Response[RelationshipTypeCreated]:
+) -> Response[RelationshipTypeWritten]:
     """Says which objects it may link, how many relationships of it an object may have, and which properties it has. The
     database enforces the multiplicity; objects that exceed it already are 409 `multiplicity_exceeded`."""
     return respond(
@@ -137,11 +137,11 @@ async def get_relationship_type(db: Db, who: Who, name: FromPath[str], version: 
     summary="Activate or retire a version of a type of objects",
     tags=["types"],
 )
-async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]) -> ObjectTypeRead:
+async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]) -> ObjectTypeWritten:
     """`active` makes this the active version. `retired` leaves the type without one, so that any properties are
     allowed."""
     found = await service.set_type_status(db, who, "object", name=name, data=data)
-    return cast(ObjectTypeRead, found)
+    return cast(ObjectTypeWritten, found)
 
 
 @patch(
@@ -152,11 +152,11 @@ async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JS
 )
 async def set_relationship_type_status(
     db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]
-) -> RelationshipTypeRead:
+) -> RelationshipTypeWritten:
     """`active` makes this the active version. `retired` leaves the type without one, so that any ends and properties
     are allowed."""
     found = await service.set_type_status(db, who, "relationship", name=name, data=data)
-    return cast(RelationshipTypeRead, found)
+    return cast(RelationshipTypeWritten, found)
 
 
 handlers: list[Any] = [

@@ -113,12 +113,12 @@ class RelationshipTypeRead(Read, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class ObjectTypeCreated(Read, frozen=True, kw_only=True):
+class ObjectTypeWritten(Read, frozen=True, kw_only=True):
     schema: ObjectTypeRead
     created: bool
 
 
-class RelationshipTypeCreated(Read, frozen=True, kw_only=True):
+class RelationshipTypeWritten(Read, frozen=True, kw_only=True):
     schema: RelationshipTypeRead
     created: bool
 

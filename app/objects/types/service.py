@@ -20,21 +20,21 @@ from app.objects.types.queries import Kind
 from app.objects.types.schemas import (
     Multiplicity,
     ObjectTypeCreate,
-    ObjectTypeCreated,
     ObjectTypeList,
     ObjectTypeRead,
+    ObjectTypeWritten,
     RankingRule,
     RelationshipTypeCreate,
-    RelationshipTypeCreated,
     RelationshipTypeList,
     RelationshipTypeRead,
+    RelationshipTypeWritten,
     TypePatch,
 )
 from app.objects.types.validation import compile_schema, schema_failed, stored_checker
 from app.outcomes import Outcome
 from app.paging import Page
 
-Created = ObjectTypeCreated | RelationshipTypeCreated
+Written = ObjectTypeWritten | RelationshipTypeWritten
 # Processor time of one request's checks: after how much others get their turn, and how much is allowed in all.
 PAUSE_SECONDS = 0.02
 MAX_SECONDS = 2.0
@@ -75,7 +75,7 @@ def type_row(kind: Kind, data: ObjectTypeCreate | RelationshipTypeCreate) -> Row
 
 async def register_type(
     session: Session, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate
-) -> Outcome[Created]:
+) -> Outcome[Written]:
     """Register a type or its next version, which becomes the active one; return an equal version as it is."""
     wanted = type_row(kind, data)
     await _lock_type(session, who, kind, data.type)
@@ -177,16 +177,14 @@ async def _apply_multiplicity(session: Session, kind: Kind, name: str) -> None:
         )
 
 
-async def set_type_status(
-    db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch
-) -> ObjectTypeRead | RelationshipTypeRead:
+async def set_type_status(db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Written:
     """Activate or retire a version of a tenant's type and return it; raise NotFound."""
 
     async def write() -> Row:
         async with db.tenant(who) as session:
             return await _set_status(session, who, kind, name=name, data=data)
 
-    return present_type(kind, await retried(write))
+    return _outcome(kind, await retried(write), created=False).value
 
 
 async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Row:
@@ -265,11 +263,11 @@ def present_type(kind: Kind, row: Row) -> ObjectTypeRead | RelationshipTypeRead:
     )
 
 
-def _outcome(kind: Kind, row: Row, *, created: bool) -> Outcome[Created]:
+def _outcome(kind: Kind, row: Row, *, created: bool) -> Outcome[Written]:
     shown = present_type(kind, row)
     if isinstance(shown, ObjectTypeRead):
-        return Outcome(ObjectTypeCreated(schema=shown, created=created), created=created)
-    return Outcome(RelationshipTypeCreated(schema=shown, created=created), created=created)
+        return Outcome(ObjectTypeWritten(schema=shown, created=created), created=created)
+    return Outcome(RelationshipTypeWritten(schema=shown, created=created), created=created)
 
 
 @lru_cache(maxsize=2000)
