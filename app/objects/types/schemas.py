@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -116,6 +117,9 @@ class RelationshipTypeRead(Read, frozen=True, kw_only=True):
 class ObjectTypeWritten(Read, frozen=True, kw_only=True):
     schema: ObjectTypeRead
     created: bool
+    job_id: UUID | None = None
+    """The job that applies changed settings of search to existing objects; null: none is needed, or the key cannot
+    see it."""
 
 
 class RelationshipTypeWritten(Read, frozen=True, kw_only=True):

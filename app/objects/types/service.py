@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from time import thread_time
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 
@@ -30,6 +31,7 @@ from app.objects.types.schemas import (
     RelationshipTypeWritten,
     TypePatch,
 )
+from app.objects.types.search_settings import apply_change, find_type
 from app.objects.types.validation import compile_schema, schema_failed, stored_checker
 from app.outcomes import Outcome
 from app.paging import Page
@@ -92,6 +94,7 @@ async def register_type(
         "created_by": who.agent_id or who.key_id,
         "created_at": datetime.now(UTC),
     }
+    before = await find_type(session, who, name=data.type) if kind == "object" else None
     if data.status == "active":
         if isinstance(data, ObjectTypeCreate) and not data.force:
             await _require_fit(session, name=data.type, json_schema=wanted["json_schema"])
@@ -100,7 +103,8 @@ async def register_type(
     await _apply_multiplicity(session, kind, data.type)
     details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}
     await audit.record(session, "admin_action", key_id=who.key_id, **details)
-    return _outcome(kind, row | {"scope": "tenant"}, created=True)
+    job_id = await apply_change(session, who, name=data.type, before=before) if kind == "object" else None
+    return _outcome(kind, row | {"scope": "tenant"}, created=True, job_id=job_id)
 
 
 def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) -> Row | None:
@@ -180,11 +184,14 @@ async def _apply_multiplicity(session: Session, kind: Kind, name: str) -> None:
 async def set_type_status(db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Written:
     """Activate or retire a version of a tenant's type and return it; raise NotFound."""
 
-    async def write() -> Row:
+    async def write() -> Written:
         async with db.tenant(who) as session:
-            return await _set_status(session, who, kind, name=name, data=data)
+            before = await find_type(session, who, name=name) if kind == "object" else None
+            row = await _set_status(session, who, kind, name=name, data=data)
+            job_id = await apply_change(session, who, name=name, before=before) if kind == "object" else None
+            return _outcome(kind, row, created=False, job_id=job_id).value
 
-    return _outcome(kind, await retried(write), created=False).value
+    return await retried(write)
 
 
 async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Row:
@@ -263,10 +270,10 @@ def present_type(kind: Kind, row: Row) -> ObjectTypeRead | RelationshipTypeRead:
     )
 
 
-def _outcome(kind: Kind, row: Row, *, created: bool) -> Outcome[Written]:
+def _outcome(kind: Kind, row: Row, *, created: bool, job_id: UUID | None = None) -> Outcome[Written]:
     shown = present_type(kind, row)
     if isinstance(shown, ObjectTypeRead):
-        return Outcome(ObjectTypeWritten(schema=shown, created=created), created=created)
+        return Outcome(ObjectTypeWritten(schema=shown, created=created, job_id=job_id), created=created)
     return Outcome(RelationshipTypeWritten(schema=shown, created=created), created=created)
 
 
