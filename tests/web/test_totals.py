@@ -159,7 +159,11 @@ class Filled:
             self.ids["garden_id"] = garden["garden_id"]
             self.make("/v1/admin/redactions", {"pattern": f"secret-{number}"}, admin=True)
             self.make("/v1/sources", {"source": f"source {number}"}, admin=True, method="PUT")
-            self.make("/v1/decay/policies", {"relation": f"knows {number}", "mode": "confidence", "half_life_s": 1000}, admin=True)
+            self.make(
+                "/v1/decay/policies",
+                {"relation": f"knows {number}", "mode": "confidence", "half_life_s": 1000},
+                admin=True,
+            )
             self.make("/v1/tombstones", {"entity": f"Carol {number}", "reason": "asked"}, admin=True)
         for agent in ("wren", "lark"):
             self.make(f"/v1/gardens/{self.ids['garden_id']}/members/{agent}", {"role": "reader"}, method="PUT")

@@ -46,8 +46,8 @@ async def register_object_type(
 ) -> Response[ObjectTypeWritten]:
     """Registers a new type or the next version of one, which becomes active for every project of the tenant. When some
     of the newest 1,000 objects do not fit it, 409 `objects_do_not_fit` says how many and names some; with `force` it is
-    registered anyway, and they are checked when they next change. Registering is optional: an unregistered type allows
-    any properties."""
+    registered anyway, and they are checked when they next change. A job, whose id is in the answer, applies changed
+    settings of search to existing objects. Registering is optional: an unregistered type allows any properties."""
     return respond(
         await idempotent.run(db, who, lambda session: service.register_type(session, who, "object", data=data))
     )

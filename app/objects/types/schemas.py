@@ -36,7 +36,8 @@ class ObjectTypeCreate(Create, frozen=True, kw_only=True):
     force: bool = False
     """Registers it although existing objects do not fit it; otherwise 409 `objects_do_not_fit` says how many."""
     embedding_policy: Policy = "optional"
-    """`disabled`: objects of this type are found by their words alone."""
+    """`disabled`: objects of this type are found by their words alone. A job applies a change of this and the next two
+    fields to existing objects."""
     embedding_relevant_paths: Annotated[list[Pointer], Meta(max_length=64)] | None = None
     """JSON Pointers to what is embedded; all properties when absent."""
     fts_enabled: bool = True
