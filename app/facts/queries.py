@@ -31,6 +31,12 @@ LIVE_IN_GARDEN = text(
 )
 # Change the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
+# Whether this transaction changed the end of a fact, and the conflicts it recorded for it.
+CHANGED_END = text(
+    "SELECT f.updated_at >= now() AS changed, ARRAY(SELECT k.conflict_id FROM fact_conflicts k "
+    "WHERE k.tenant_id = :tenant AND k.fact_b = f.fact_id AND k.detected_at >= now() ORDER BY 1) AS conflicts "
+    "FROM graph_facts f WHERE f.tenant_id = :tenant AND f.fact_id = CAST(:fact AS uuid)"
+)
 # Queue the rebuild of the cards that show these facts.
 QUEUE_CARDS = text("SELECT queue_cards(CAST(:facts AS uuid[])) AS queued")
 MAX_CHAIN = 200

@@ -188,7 +188,7 @@ async def get_provenance(
 
 
 @patch("/facts/{fact_id:uuid}", opt={"access": WRITE}, summary="End a fact", tags=["facts"])
-async def patch_fact(db: Db, who: Who, fact_id: FromPath[UUID], data: JSONBody[FactPatch]) -> FactRead:
+async def patch_fact(db: Db, who: Who, fact_id: FromPath[UUID], data: JSONBody[FactPatch]) -> FactWritten:
     """Sets `valid_to`, or opens the fact again with null. Nothing else of a fact can be changed: write another fact to
     correct it, or retract it. `derived_from` is 422 `derived_from_immutable`."""
     return await retractions.patch_fact(db, who, fact_id=fact_id, data=data)

@@ -93,7 +93,7 @@ class EntityRead(Read, frozen=True, kw_only=True):
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
-class EntityCreated(Read, frozen=True, kw_only=True):
+class EntityWritten(Read, frozen=True, kw_only=True):
     entity: EntityRead
     created: bool
 
@@ -102,7 +102,6 @@ class EntityList(Read, frozen=True, kw_only=True):
     entities: list[EntityRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
@@ -173,7 +172,7 @@ class PredicateRead(Read, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class PredicateCreated(Read, frozen=True, kw_only=True):
+class PredicateWritten(Read, frozen=True, kw_only=True):
     predicate: PredicateRead
     created: bool
 
@@ -181,6 +180,7 @@ class PredicateCreated(Read, frozen=True, kw_only=True):
 class PredicateList(Read, frozen=True, kw_only=True):
     predicates: list[PredicateRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class PredicateAliasRead(Read, frozen=True, kw_only=True):
@@ -293,11 +293,13 @@ class FactRead(Read, frozen=True, kw_only=True):
 
 
 WriteOutcome = Literal["created", "reused", "retracted"]
+EndOutcome = Literal["ended", "reopened", "unchanged"]
 
 
 class FactWritten(Read, frozen=True, kw_only=True):
     fact: FactRead
-    outcome: WriteOutcome
+    outcome: WriteOutcome | EndOutcome
+    """What became of it; a PATCH answers ended, reopened or unchanged."""
     superseded: list[UUID]
     conflicts: list[UUID]
 
@@ -326,7 +328,6 @@ class FactList(Read, frozen=True, kw_only=True):
     facts: list[FactRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""
 

@@ -16,7 +16,6 @@ from app.notes.schemas import (
     NoteBatch,
     NoteBatchDone,
     NoteCreate,
-    NoteCreated,
     NoteList,
     NotePatch,
     NoteRead,
@@ -24,6 +23,7 @@ from app.notes.schemas import (
     NotesForget,
     NotesForgotten,
     NoteType,
+    NoteWritten,
 )
 from app.paging import Page
 from app.read_context import CheckHeldNotes, ReadContext, parse_as_of
@@ -46,7 +46,7 @@ Time = Annotated[
     opt={"access": WRITE},
     summary="Store a note",
     tags=["notes"],
-    responses=also(200, NoteCreated, "A live note with the same content exists and is returned."),
+    responses=also(200, NoteWritten, "A live note with the same content exists and is returned."),
 )
 async def create_note(
     db: Db,
@@ -60,7 +60,7 @@ async def create_note(
     wait_seconds: Annotated[
         float, QueryParameter(ge=0, le=60, description="The longest time to wait for the extraction.")
     ] = 10.0,
-) -> Response[NoteCreated]:
+) -> Response[NoteWritten]:
     """Returns 201 for a new note, and 200 with `deduplicated: true` when a live note has the same content.
 
     Where the project has extraction enabled, `job_id` is the job that extracts the note. With `?wait=extraction` the
@@ -68,7 +68,7 @@ async def create_note(
     """
     response = await idempotent.run(db, who, lambda session: service.create_note(session, who, data=data))
     if wait is not None:
-        made = msgspec.json.decode(response.body, type=NoteCreated)
+        made = msgspec.json.decode(response.body, type=NoteWritten)
         made = await service.wait_for_extraction(db, who, made=made, seconds=wait_seconds)
         response = msgspec.structs.replace(response, body=msgspec.json.encode(made))
     return respond(response)
@@ -136,7 +136,7 @@ async def get_note(
 
 
 @patch("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Change a note", tags=["notes"])
-async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteRead:
+async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteWritten:
     """Requires a reason. With `if_version` the change is refused when the note is at another version
     (409 `version_conflict`)."""
     return await service.patch_note(db, who, note_id=note_id, data=data)
@@ -164,7 +164,7 @@ async def delete_note(
 
 
 @post("/notes/{note_id:uuid}/recover", opt={"access": WRITE}, status_code=200, summary="Recover a note", tags=["notes"])
-async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteRead:
+async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteWritten:
     """Recovers a note within 30 days of its deletion, with the notes and facts that went with it. Returns 409
     `note_duplicate` when another live note has the same content by now."""
     return await service.recover_note(db, who, note_id=note_id, data=data)
@@ -183,10 +183,16 @@ async def forget_notes(db: Db, who: Who, cursors: Cursors, data: JSONBody[NotesF
 
 @get("/notes/{note_id:uuid}/history", opt={"access": READ}, summary="List the history of a note", tags=["notes"])
 async def list_history(
-    db: Db, who: Who, cursors: Cursors, note_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    note_id: FromPath[UUID],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> HistoryList:
     """Lists every change with its reason, oldest first, also for a deleted note."""
-    page = Page(cursors, who, "history", limit=limit, cursor=cursor, note_id=note_id)
+    page = Page(cursors, who, "history", limit=limit, cursor=cursor, include_total=include_total, note_id=note_id)
     return await service.list_history(db, who, note_id=note_id, page=page)
 
 

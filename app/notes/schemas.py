@@ -99,7 +99,7 @@ class NoteRead(Read, frozen=True, kw_only=True):
     """Entities of the facts you can see that cite it, at most 100. Only when one note is read."""
 
 
-class NoteCreated(Read, frozen=True, kw_only=True):
+class NoteWritten(Read, frozen=True, kw_only=True):
     note: NoteRead
     deduplicated: bool
     job_id: UUID | None = None
@@ -110,7 +110,6 @@ class NoteList(Read, frozen=True, kw_only=True):
     notes: list[NoteRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
 
 
 class NoteBatch(Create, frozen=True, kw_only=True):
@@ -200,3 +199,4 @@ class HistoryRead(Read, frozen=True, kw_only=True):
 class HistoryList(Read, frozen=True, kw_only=True):
     events: list[HistoryRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

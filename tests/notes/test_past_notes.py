@@ -34,7 +34,7 @@ def store(client: httpx.Client, **fields: Any) -> dict[str, Any]:
 def change(client: httpx.Client, note: dict[str, Any], **fields: Any) -> dict[str, Any]:
     answer = client.patch(f"/v1/notes/{note['note_id']}", json={"reason": "because", **fields})
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    return answer.json()["note"]
 
 
 def at(client: httpx.Client, note: dict[str, Any], moment: str) -> httpx.Response:
