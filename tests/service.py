@@ -25,10 +25,12 @@ class RunningService:
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    said_before: int = 0
+    """How much of the log was there when this module got the service."""
 
     def output(self) -> str:
         """All it has printed so far."""
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(errors="replace")[self.said_before :]
 
 
 def free_port() -> int:
@@ -43,6 +45,8 @@ def clean_environment(**variables: str) -> dict[str, str]:
     from app.config import ENVIRONMENT_VARIABLES
 
     kept = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT_VARIABLES}
+    # Hundreds of processes are started: compiled modules are kept for the next one.
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {**kept, **variables}
 
 

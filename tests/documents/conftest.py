@@ -12,7 +12,8 @@ import pytest
 from tests.conftest import PLATFORM_KEY, TestDatabase
 from tests.documents.web import Web, serve_web
 from tests.facts.conftest import admin, elsewhere, keys, rival, robin, superuser, wren  # noqa: F401
-from tests.service import RunningService, spawn, start_service, stop
+from tests.service import RunningService, spawn, stop
+from tests.shared_installation import SharedInstallation
 
 INTRANET = {"DOCUMENT_FETCH_NETWORKS": "127.0.0.2/32", "DOCUMENT_FETCH_SECONDS": "8"}
 
@@ -24,9 +25,8 @@ def web() -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
-def service(database: TestDatabase) -> Iterator[RunningService]:
-    with start_service(database.url("app"), PLATFORM_KEY=PLATFORM_KEY, **INTRANET) as running:
-        yield running
+def service(database: TestDatabase, installation: SharedInstallation) -> RunningService:
+    return installation.service(PLATFORM_KEY=PLATFORM_KEY, **INTRANET)
 
 
 @pytest.fixture(scope="module")
