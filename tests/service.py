@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import httpx
+
+if TYPE_CHECKING:
+    from tests.commands import ForkedProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,17 +53,12 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**kept, **variables}
 
 
-def palimpsest(*arguments: str, timeout: Any = 180, **variables: str) -> subprocess.CompletedProcess[str]:
+def palimpsest(*arguments: str, timeout: float = 180, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments],
-        cwd=ROOT,
-        env=clean_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    # Imported here: benchmarks and services need nothing of it.
+    from tests.commands import run_command
+
+    return run_command(arguments, environment=clean_environment(**variables), timeout=timeout)
 
 
 def spawn(*arguments: str, log: Path, **variables: str) -> subprocess.Popen[bytes]:
@@ -109,7 +107,7 @@ def start_service(database_url: str, *arguments: str, **variables: str) -> Itera
             stop(process)
 
 
-def stop(process: subprocess.Popen[bytes], *, seconds: float = 90) -> int:
+def stop(process: "subprocess.Popen[bytes] | ForkedProcess", *, seconds: float = 90) -> int:
     """Asks a process to end and waits for it."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)

@@ -1,8 +1,6 @@
 """A service, a worker and a scripted model for the pipeline; every test has a tenant and a model of its own."""
 
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,34 +12,29 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from tests.commands import ForkedProcess, killed_worker
 from tests.conftest import Tenancy, TestDatabase
 from tests.extraction.model_server import ModelServer, Script, model_server
-from tests.service import ROOT, RunningService, clean_environment
+from tests.service import RunningService
 from tests.shared_installation import SharedInstallation
 
 ENDED = {"completed", "failed", "dead", "cancelled"}
 
 
 @contextmanager
-def worker_process(database: TestDatabase, models: ModelServer, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker_process(database: TestDatabase, models: ModelServer, **variables: str) -> Iterator[ForkedProcess]:
     """A worker that asks the scripted models; killed at the end."""
-    environment = clean_environment(
-        **{
-            "DATABASE_URL": database.url("app"),
-            "OLLAMA_URL": models.url,
-            "OPENAI_BASE_URL": f"{models.url}/v1",
-            "LEASE_SECONDS": "2",
-            "POLL_SECONDS": "0.2",
-            "LOG_LEVEL": "error",
-            **variables,
-        }
-    )
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], cwd=ROOT, env=environment)
-    try:
+    settings = {
+        "DATABASE_URL": database.url("app"),
+        "OLLAMA_URL": models.url,
+        "OPENAI_BASE_URL": f"{models.url}/v1",
+        "LEASE_SECONDS": "2",
+        "POLL_SECONDS": "0.2",
+        "LOG_LEVEL": "error",
+        **variables,
+    }
+    with killed_worker(**settings) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
