@@ -278,7 +278,7 @@ def test_no_model_call_inside_a_transaction(project: Project) -> None:
     time.sleep(0.3)
     open_seconds: list[float] = []
     write_seconds: list[float] = []
-    with psycopg.connect(project.database.superuser, autocommit=True) as connection:
+    with psycopg.connect(project.tenancy.database.superuser, autocommit=True) as connection:
         while time.monotonic() - asked_at < 0.6 * MODEL_SECONDS:
             number = len(write_seconds)
             started = time.monotonic()

@@ -52,7 +52,9 @@ def replacing(action: str, old: str, new: str, **fields: Any) -> Script:
 def contents(project: Project) -> dict[str, list[Any]]:
     """Every row of every table of the tenant, but for bookkeeping."""
     found: dict[str, list[Any]] = {}
-    with psycopg.Connection[dict[str, Any]].connect(project.database.superuser, row_factory=dict_row) as connection:
+    with psycopg.Connection[dict[str, Any]].connect(
+        project.tenancy.database.superuser, row_factory=dict_row
+    ) as connection:
         tables = connection.execute(
             "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' "
             "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
