@@ -11,9 +11,10 @@ import msgspec
 import uuid_utils
 
 from app.db.database import Row
-from app.db.scope import CROSS_PROJECT, EVERY_USER, Scope, ScopedFunction
+from app.db.scope import CROSS_PROJECT, EVERY_USER, SHARED, Scope, ScopedFunction
 from app.errors import BadRequest, Forbidden, NotFound
 
+CROSS_PROJECT_SCOPE = "graph:admin:cross-project"
 SCOPES = (
     "notes:read",
     "notes:write",
@@ -25,7 +26,7 @@ SCOPES = (
     "graph:search:debug",
     "graph:search:citations",
     "graph:branch:read",
-    "graph:admin:cross-project",
+    CROSS_PROJECT_SCOPE,
     "graph:admin:metrics",
     "history:as_of",
     "predicates:admin",
@@ -70,6 +71,12 @@ class Principal(Scope, frozen=True, kw_only=True):
         if self.kind == "agent" or self.key_project is not None:
             return self
         return msgspec.structs.replace(self, reach=CROSS_PROJECT)
+
+    def with_shared(self) -> Self:
+        """Return the caller who also reads what other projects of the tenant share, if their key may."""
+        if CROSS_PROJECT_SCOPE not in self.scopes:
+            return self
+        return msgspec.structs.replace(self, reach=SHARED)
 
 
 class AuthenticatedCall(Protocol):

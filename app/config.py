@@ -210,7 +210,7 @@ class Settings:
         "SIGNING_KEY",
         _signing_key,
         None,
-        "Signs erasure receipts (Ed25519): 32 bytes in base64. Unset: a key kept in the database.",
+        "Signs erasure receipts (Ed25519): 32 bytes in base64. Unset: the database signs, with a key that it keeps.",
     )
     legal_hold_denied: frozenset[str] = _setting(
         "LEGAL_HOLD_DENIED",

@@ -5,14 +5,16 @@ import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
+from sqlalchemy import Select
 
 from app.access import Principal
-from app.db.counts import MAX_COUNTED
-from app.db.database import Row
+from app.db.counts import MAX_COUNTED, count_statement
+from app.db.database import Database, Row, Scoped
 from app.errors import CursorExpired, CursorInvalid
 
 CURSOR_TTL_SECONDS = 300
@@ -74,13 +76,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     """At most 10,000."""
     exact: bool
-    """false: there are more than `count`, which is 10,000 then."""
-
-    @classmethod
-    def of(cls, rows: list[Row]) -> Self:
-        """Return the total from the row of a count."""
-        counted: int = rows[0]["counted"]
-        return cls(count=min(counted, MAX_COUNTED), exact=counted <= MAX_COUNTED)
+    """false: there are, or may be, more than `count`."""
 
 
 class Page:
@@ -112,6 +108,19 @@ class Page:
             return rows, None
         page = rows[: self.limit]
         return page, self.sign(key(page[-1]))
+
+    def total_of(self, count: int, *, complete: bool = True) -> Total | UnsetType:
+        """Return the total if the caller asked for it, of a list that is counted already, if it is `complete`."""
+        exact = complete and count <= MAX_COUNTED
+        return Total(count=min(count, MAX_COUNTED), exact=exact) if self.include_total else UNSET
+
+    async def count(self, read: Callable[[], Awaitable[list[Row]]]) -> Total | UnsetType:
+        """Return the total if the caller asked for it; `read` counts the rows of all pages, up to COUNT_LIMIT."""
+        return self.total_of((await read())[0]["counted"]) if self.include_total else UNSET
+
+    async def count_rows(self, db: Database, who: Scoped, statement: Select[Any]) -> Total | UnsetType:
+        """Return the total if the caller asked for it, of a statement for all pages with the limit COUNT_LIMIT."""
+        return await self.count(lambda: db.fetch(who, count_statement(statement)))
 
     def sign(self, position: list[Any]) -> str:
         """Return a cursor to a position in this list."""

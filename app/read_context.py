@@ -9,7 +9,7 @@ import psycopg
 
 from app.access import Principal, require_project
 from app.db.database import Database, Row
-from app.db.scope import LEGAL_HOLD
+from app.db.scope import LEGAL_HOLD, SHARED
 from app.errors import BadRequest, Forbidden
 from app.inputs import parse_moment
 
@@ -44,10 +44,20 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
         as_of: datetime | None = None,
         scope: str | None = None,
         hold_denied: frozenset[str] = frozenset(),
+        shared: bool = False,
     ) -> Self:
-        """Return the context of a caller's read; raise Forbidden or BadRequest for an `as_of` they may not use."""
-        reader = _reader(who, as_of)
+        """Return the context of a caller's read; raise Forbidden or BadRequest for an `as_of` they may not use.
+
+        With `shared` keys that may also read what other projects share, as it is now: reads with `as_of` stay in the
+        caller's project.
+        """
+        reader = _reader(who.with_shared() if shared and as_of is None else who, as_of)
         return cls(who=reader, valid_at=valid_at, as_of=as_of, scope=scope, hold_denied=hold_denied)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the read includes what other projects of the tenant share."""
+        return self.who.reach == SHARED
 
     def parameters(self) -> dict[str, Any]:
         """Return the context as parameters of a statement."""
@@ -83,6 +93,12 @@ def _reader(who: Principal, as_of: datetime | None) -> Principal:
     if as_of > datetime.now(UTC) + FUTURE_TOLERANCE:
         raise BadRequest("as_of must not be in the future.", code="as_of_future")
     return msgspec.structs.replace(who, reach=LEGAL_HOLD) if who.is_admin and "admin" in who.scopes else who
+
+
+def shared_from(row: Row) -> dict[str, Any]:
+    """Return the field `project_id` for a row that another project shares, whose query selected `other_project`."""
+    project = row.get("other_project")
+    return {} if project is None else {"project_id": project}
 
 
 def parse_as_of(text: str | None) -> datetime | None:

@@ -1,36 +1,53 @@
-"""Ed25519 signatures of receipts, by a key from the settings or the database."""
+"""Ed25519 signatures of receipts, by a key from the settings or by the database with a key that it keeps to itself."""
 
 import base64
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from app.db.database import Database
+from app.db.database import Database, Session
+from app.errors import StartupError
 
 ALGORITHM = "Ed25519"
-# Read the seed of the key that signs receipts.
-SIGNING_SEED = "SELECT secret FROM service_secrets WHERE name = 'signing'"
+# Read the public part of the key that signs receipts in the database.
+PUBLIC_KEY = "SELECT public_key FROM signing_keys WHERE purpose = 'receipts'"
+# Sign the receipt of an erasure in the database.
+SIGN_RECEIPT = "SELECT sign_receipt(%(receipt)s) AS signature"
 
 
 class Signer:
-    """Signs texts with the key of `seed`, or with one read from the database when first needed."""
+    """Signs receipts with the key of `seed`, or without one by the database, which never hands its key out."""
 
     def __init__(self, db: Database, seed: bytes | None) -> None:
         self._db = db
         self._key = None if seed is None else Ed25519PrivateKey.from_private_bytes(seed)
-
-    async def _load_key(self) -> Ed25519PrivateKey:
-        if self._key is None:
-            (row,) = await self._db.call(SIGNING_SEED)
-            self._key = Ed25519PrivateKey.from_private_bytes(bytes(row["secret"]))
-        return self._key
-
-    async def sign(self, text: str) -> bytes:
-        """Return the signature of a text in UTF-8."""
-        return (await self._load_key()).sign(text.encode())
+        self._public_key = None if self._key is None else self._key.public_key().public_bytes_raw()
 
     async def public_key(self) -> bytes:
         """Return the 32 bytes that verify signatures."""
-        return (await self._load_key()).public_key().public_bytes_raw()
+        if self._public_key is None:
+            (row,) = await self._db.call(PUBLIC_KEY)
+            self._public_key = bytes(row["public_key"])
+        return self._public_key
+
+    async def sign_receipt(self, session: Session, receipt: str) -> bytes:
+        """Return the signature of a receipt in UTF-8, in the transaction of its erasure.
+
+        Raise StartupError when the database signs with another key than the one it publishes.
+        """
+        if self._key is not None:
+            return self._key.sign(receipt.encode())
+        (row,) = await session.query(SIGN_RECEIPT, {"receipt": receipt})
+        signature = bytes(row["signature"])
+        try:
+            Ed25519PublicKey.from_public_bytes(await self.public_key()).verify(signature, receipt.encode())
+        except InvalidSignature as problem:
+            raise StartupError(
+                "The signature of a receipt does not fit the public key in signing_keys; restore the row of that table "
+                "from a backup, or set SIGNING_KEY.",
+                code="signing_key_mismatch",
+            ) from problem
+        return signature
 
 
 def encode_base64(data: bytes) -> str:

@@ -1,16 +1,17 @@
 """A real PostgreSQL, real migrations, the production driver, the non-owner role, and real commits."""
 
+import asyncio
 import os
 import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -22,12 +23,16 @@ from app.access import AGENT_SCOPES
 from app.cli import administration
 from app.config import Settings
 from app.db import migrations
+from app.db.database import Database
 from app.db.embedded import EmbeddedServer
 from app.db.rls import APP_ROLE, OWNER_ROLE
+from app.main import open_database
 from app.tenancy.schemas import KeyCreate, ProjectCreate, TenantCreate
 from tests import function_calls
-from tests.service import RunningService, start_service
+from tests.service import RunningService
+from tests.shared_installation import SharedInstallation
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = f"palimpsest_test_template_{os.getpid()}"
 
@@ -187,18 +192,32 @@ def cloned(superuser_conninfo: str, template: str, password: str = "") -> Iterat
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
 
+@pytest.fixture(scope="session")
+def installation(superuser_conninfo: str, template: str, app_password: str) -> Iterator[SharedInstallation]:
+    """A database and its services, which modules use one after the other."""
+    shared = SharedInstallation(lambda: cloned(superuser_conninfo, template, app_password))
+    yield shared
+    shared.close()
+
+
 @pytest.fixture(scope="module")
-def database(superuser_conninfo: str, template: str, app_password: str) -> Iterator[TestDatabase]:
-    """A database for one test module."""
-    with cloned(superuser_conninfo, template, app_password) as made:
-        yield made
+def database(installation: SharedInstallation) -> TestDatabase:
+    """An empty database for one test module."""
+    return installation.database()
+
+
+@pytest.fixture(scope="session")
+def second_installation(superuser_conninfo: str, template: str, app_password: str) -> Iterator[SharedInstallation]:
+    """A database that tests use one after the other, beside that of their module."""
+    shared = SharedInstallation(lambda: cloned(superuser_conninfo, template, app_password))
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
-def fresh_database(superuser_conninfo: str, template: str, app_password: str) -> Iterator[TestDatabase]:
-    """A database for one test."""
-    with cloned(superuser_conninfo, template, app_password) as made:
-        yield made
+def fresh_database(second_installation: SharedInstallation) -> TestDatabase:
+    """An empty database for one test."""
+    return second_installation.database()
 
 
 @pytest.fixture
@@ -217,6 +236,25 @@ class Tenancy:
     """Makes tenants, projects and keys in a database, by the use cases of the command line."""
 
     database: TestDatabase
+    _connected: tuple[asyncio.Runner, Database] | None = None
+
+    @classmethod
+    @contextmanager
+    def connected(cls, database: TestDatabase) -> "Iterator[Tenancy]":
+        """One that keeps its connections, for modules that make many tenants."""
+        with asyncio.Runner() as runner:
+            db = open_database(database.settings())
+            try:
+                yield cls(database, (runner, db))
+            finally:
+                runner.run(db.close())
+
+    def run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+        """Run work on the database."""
+        if self._connected is None:
+            return administration.with_database(self.database.settings(), work)
+        runner, db = self._connected
+        return runner.run(work(db))
 
     def tenant(self, tenant_id: str, *projects: str) -> str:
         async def work(db: Any) -> None:
@@ -224,7 +262,7 @@ class Tenancy:
             for project in projects or ("default",):
                 await administration.create_project(db, ProjectCreate(tenant_id=tenant_id, project_id=project))
 
-        administration.with_database(self.database.settings(), work)
+        self.run(work)
         return tenant_id
 
     def key(self, tenant_id: str, **fields: Any) -> str:
@@ -238,24 +276,23 @@ class Tenancy:
             scopes = [*AGENT_SCOPES, "predicates:admin"]
             fields = {"agent_id": "robin", "project_id": "default", "scopes": scopes, **fields}
         data = KeyCreate(tenant_id=tenant_id, **fields)
-        issue = administration.create_key
-        return msgspec.to_builtins(administration.with_database(self.database.settings(), lambda db: issue(db, data)))
+        return msgspec.to_builtins(self.run(lambda db: administration.create_key(db, data)))
 
 
 @pytest.fixture(scope="module")
-def tenancy(database: TestDatabase) -> Tenancy:
+def tenancy(database: TestDatabase) -> Iterator[Tenancy]:
     """Tenants and keys in this module's database."""
-    return Tenancy(database)
+    with Tenancy.connected(database) as connected:
+        yield connected
 
 
 PLATFORM_KEY = "platform-key-for-the-tests-0123456789"
 
 
 @pytest.fixture(scope="module")
-def service(database: TestDatabase) -> Iterator[RunningService]:
+def service(database: TestDatabase, installation: SharedInstallation) -> RunningService:
     """The real service as its own process on this module's database."""
-    with start_service(database.url("app"), PLATFORM_KEY=PLATFORM_KEY) as running:
-        yield running
+    return installation.service(PLATFORM_KEY=PLATFORM_KEY)
 
 
 @pytest.fixture

@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import httpx
+
+if TYPE_CHECKING:
+    from tests.commands import ForkedProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,10 +28,12 @@ class RunningService:
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    said_before: int = 0
+    """How much of the log was there when this module got the service."""
 
     def output(self) -> str:
         """All it has printed so far."""
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(errors="replace")[self.said_before :]
 
 
 def free_port() -> int:
@@ -43,20 +48,17 @@ def clean_environment(**variables: str) -> dict[str, str]:
     from app.config import ENVIRONMENT_VARIABLES
 
     kept = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT_VARIABLES}
+    # Hundreds of processes are started: compiled modules are kept for the next one.
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {**kept, **variables}
 
 
-def palimpsest(*arguments: str, timeout: Any = 180, **variables: str) -> subprocess.CompletedProcess[str]:
+def palimpsest(*arguments: str, timeout: float = 180, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments],
-        cwd=ROOT,
-        env=clean_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    # Imported here: benchmarks and services need nothing of it.
+    from tests.commands import run_command
+
+    return run_command(arguments, environment=clean_environment(**variables), timeout=timeout)
 
 
 def spawn(*arguments: str, log: Path, **variables: str) -> subprocess.Popen[bytes]:
@@ -105,7 +107,7 @@ def start_service(database_url: str, *arguments: str, **variables: str) -> Itera
             stop(process)
 
 
-def stop(process: subprocess.Popen[bytes], *, seconds: float = 90) -> int:
+def stop(process: "subprocess.Popen[bytes] | ForkedProcess", *, seconds: float = 90) -> int:
     """Asks a process to end and waits for it."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)

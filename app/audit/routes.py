@@ -12,7 +12,7 @@ from app.errors import BadRequest
 from app.inputs import parse_moment
 from app.paging import Page
 from app.web.auth import Access
-from app.web.requests import Cursor, Cursors, Db, Who
+from app.web.requests import Cursor, Cursors, Db, IncludeTotal, Who
 
 ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin", "platform"), project=False)
 
@@ -34,6 +34,7 @@ async def list_events(
     ] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=5000, description="At most this many.")] = 500,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> EventList:
     """Events in the order of the tenant's chain; an event appears once it is sealed, after a few seconds."""
     filters: dict[str, Any] = {
@@ -41,7 +42,9 @@ async def list_events(
         **_bound(after, "after"),
         **_bound(before, "before"),
     }
-    page = Page(cursors, who, "events", limit=limit, cursor=cursor, tenant=tenant_id, **filters)
+    page = Page(
+        cursors, who, "events", limit=limit, cursor=cursor, include_total=include_total, tenant=tenant_id, **filters
+    )
     return await service.list_events(db, who, tenant_id=tenant_id, filters=filters, page=page)
 
 

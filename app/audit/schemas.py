@@ -5,8 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from app.audit.events import EventType
+from app.paging import Total
 
 
 class EventRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,3 +29,4 @@ class EventRead(msgspec.Struct, frozen=True, kw_only=True):
 class EventList(msgspec.Struct, frozen=True, kw_only=True):
     events: list[EventRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

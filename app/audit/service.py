@@ -9,6 +9,7 @@ import msgspec
 from app.access import Principal, acting_scope
 from app.audit import queries
 from app.audit.schemas import EventList, EventRead
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row
 from app.db.scope import CROSS_PROJECT, Scope
 from app.paging import Page
@@ -23,11 +24,14 @@ async def list_events(
     """Return sealed events in the order of the chain; a key bound to a project sees those of its project."""
     scope = acting_scope(who, tenant_id)
     given = {name: value for name, value in filters.items() if value is not None and name != "after_sequence"}
-    start = page.after[0] if page.after else (filters.get("after_sequence") or 0)
-    params = {**given, "tenant": scope.tenant_id, "sequence": start, "limit": page.limit + 1}
-    found = await db.query(scope, queries.select_events(set(given)), params)
+    start = filters.get("after_sequence") or 0
+    params = {**given, "tenant": scope.tenant_id, "sequence": page.after[0] if page.after else start}
+    query = queries.select_events(set(given))
+    found = await db.query(scope, query, {**params, "limit": page.limit + 1})
     rows, next_cursor = page.cut(found, key=lambda row: [row["sequence"]])
-    return EventList(events=[EventRead(**row) for row in rows], next_cursor=next_cursor)
+    every = {**params, "sequence": start, "limit": COUNT_LIMIT}
+    total = await page.count(lambda: db.query(scope, count_query(query), every))
+    return EventList(events=[EventRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ async def list_cards(
     if len(found) > 1:
         raise entities.ambiguous(found, "entity")
     if not found:
-        return CardList(cards=[], next_cursor=None)
+        return CardList(cards=[], next_cursor=None, total=page.total_of(0))
     cards = await _build_cards(db, who, context, entity_id=found[0]["entity_id"])
     rows: list[Row] = [
         {"key": list(key), "card": card}
@@ -55,7 +55,7 @@ async def list_cards(
         if page.after is None or list(key) > page.after
     ]
     rows, next_cursor = page.cut(rows, key=lambda row: row["key"])
-    return CardList(cards=[row["card"] for row in rows], next_cursor=next_cursor)
+    return CardList(cards=[row["card"] for row in rows], next_cursor=next_cursor, total=page.total_of(len(cards)))
 
 
 async def get_card(db: Database, who: Principal, *, context: ReadContext, card_id: UUID) -> CardRead:

@@ -3,6 +3,7 @@
 from sqlalchemy import TextClause, text
 
 from app.cards.builder import MIN_CONFIDENCE
+from app.db.counts import count_query
 
 # The facts of the cards of an entity, of these scopes and owners (NULL: all).
 READ_CARD_FACTS = "SELECT * FROM read_card_facts(%(entity)s::uuid, %(places)s::json)"
@@ -119,6 +120,10 @@ CARD_OWNER = """
     SELECT c.entity_id, c.scope, c.owner_key FROM memory_cards c
     WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s AND c.card_id = %(card)s::uuid
       AND (SELECT check_as_of(%(tenant)s, %(project)s, %(as_of)s::timestamptz))"""
+_COUNTED = """
+    SELECT c.card_id FROM memory_cards c
+    JOIN graph_entities e ON e.tenant_id = %(tenant)s AND e.entity_id = c.entity_id
+    WHERE c.tenant_id = %(tenant)s AND c.project_id = %(project)s{where} LIMIT %(limit)s"""
 _FILTERS = {
     "card": "c.card_id = %(card)s::uuid",
     "entity": "c.entity_id = %(entity)s::uuid",
@@ -129,10 +134,19 @@ _FILTERS = {
 
 def select_cards(filters: set[str]) -> str:
     """Return the statement for these filters; for one entity it always gives at least one row."""
-    cards = _CARDS.format(where="".join(f" AND {_FILTERS[name]}" for name in sorted(filters)))
+    cards = _CARDS.format(where=_conditions(filters))
     if "entity" not in filters:
         return cards
     return _OF_ENTITY.format(cards=cards, scope=" AND f.scope = %(scope)s" if "scope" in filters else "")
+
+
+def count_cards(filters: set[str]) -> str:
+    """Return the statement that counts the cards for these filters."""
+    return count_query(_COUNTED.format(where=_conditions(filters)))
+
+
+def _conditions(filters: set[str]) -> str:
+    return "".join(f" AND {_FILTERS[name]}" for name in sorted(filters))
 
 
 def limit_statements(milliseconds: int) -> TextClause:

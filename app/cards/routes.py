@@ -16,7 +16,7 @@ from app.paging import Page
 from app.read_context import ReadContext
 from app.tenancy.schemas import SYNONYMS, Visibility, VisibilityIn
 from app.web.auth import Access
-from app.web.requests import AsOf, Cursor, Cursors, Db, Limit, Who
+from app.web.requests import AsOf, Cursor, Cursors, Db, IncludeTotal, Limit, Who
 
 READ = Access(work="read", scopes=("facts:read",))
 MaxAge = NamedDependency[SkipValidation[float]]
@@ -45,6 +45,7 @@ async def list_cards(
     valid_at: ValidAt = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> CardList:
     """Returns one card for each entity, scope and garden, ordered by entity. A card whose facts changed since it was
     built is marked `card_stale` and rebuilt in the background; a missing card of the requested entity is built too.
@@ -55,7 +56,7 @@ async def list_cards(
     scope = cast(Visibility | None, SYNONYMS.get(visibility or "", cast(Visibility | None, visibility)))
     known, valid = parse_as_of(as_of), parse_moment(valid_at, "valid_at")
     filters: dict[str, Any] = {"entity": entity, "scope": scope, "as_of": known, "valid_at": valid}
-    page = Page(cursors, who, "cards", limit=limit, cursor=cursor, **filters)
+    page = Page(cursors, who, "cards", limit=limit, cursor=cursor, include_total=include_total, **filters)
     if known is not None or valid is not None:
         if entity is None:
             raise BadRequest(

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from app.facts.schemas import EntityBrief
+from app.paging import Total
 from app.tenancy.schemas import Read, Visibility
 
 
@@ -71,5 +72,6 @@ class ReplayedCard(Read, frozen=True, kw_only=True):
 class CardList(Read, frozen=True, kw_only=True):
     cards: list[CardRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
     force_refresh_timeout: bool | UnsetType = UNSET
     """Only when `force_refresh` took too long and the cards were not rebuilt."""

@@ -19,6 +19,7 @@ from app.access import Principal, new_id, require_project
 from app.cards import queries
 from app.cards.builder import CardEntity, CardFact, build_card, render_opening
 from app.cards.schemas import CardList, CardRead, CardValue
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.errors import NotFound
 from app.facts.entities import service as entities
@@ -129,17 +130,20 @@ async def list_cards(
         if len(found) > 1:
             raise entities.ambiguous(found, "entity")
         if not found:
-            return CardList(cards=[], next_cursor=None)
+            return CardList(cards=[], next_cursor=None, total=page.total_of(0))
         filters["entity"] = str(found[0]["entity_id"])
         if force_refresh and page.after is None:
             entity_id: UUID = found[0]["entity_id"]
             done = await _rebuild(db, who, entity_id=entity_id, scope=scope, budget=FORCE_SECONDS)
-    if page.after is not None:
-        filters |= {"after": page.after[0], "after_id": page.after[1]}
-    cards, next_cursor = await _read(db, who, filters=filters, limit=page.limit, max_age=max_age, page=page)
+    after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
+    cards, next_cursor = await _read(
+        db, who, filters={**filters, **after}, limit=page.limit, max_age=max_age, page=page
+    )
+    place = {**filters, "tenant": who.tenant_id, "project": require_project(who), "limit": COUNT_LIMIT}
     return CardList(
         cards=[(card if done else _as_stale(card)).read for card in cards],
         next_cursor=next_cursor,
+        total=await page.count(lambda: db.query(who, queries.count_cards(set(filters)), place)),
         force_refresh_timeout=UNSET if done else True,
     )
 

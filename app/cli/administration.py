@@ -22,7 +22,7 @@ from app.tenancy.schemas import (
     KeyIssued,
     KeyRotate,
     ProjectCreate,
-    ProjectCreated,
+    ProjectWritten,
     TenantCreate,
     TenantCreated,
 )
@@ -53,7 +53,7 @@ async def create_tenant(db: Database, data: TenantCreate) -> TenantCreated:
         return (await tenants.create_tenant(session, PLATFORM, data=data)).value
 
 
-async def create_project(db: Database, data: ProjectCreate) -> ProjectCreated:
+async def create_project(db: Database, data: ProjectCreate) -> ProjectWritten:
     """Create a project, or return the one that has this id."""
     async with db.tenant(acting_scope(PLATFORM, data.tenant_id)) as session:
         return (await tenants.create_project(session, PLATFORM, data=data)).value

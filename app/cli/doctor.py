@@ -166,7 +166,9 @@ async def _embedding(connection: psycopg.AsyncConnection[Any]) -> Finding:
 
 
 def _secrets(settings: Settings) -> Finding:
-    secrets = {"SIGNING_KEY": settings.signing_key, "CURSOR_SECRET": settings.cursor_secret}
-    stored = [name for name, value in secrets.items() if value is None]
-    advice = f"kept in the database, where the service's role can read them: {', '.join(stored)}; better set them"
-    return Finding(check="secrets", ok=True, found=advice if stored else "in the environment, not in the database")
+    stored: list[str] = []
+    if settings.signing_key is None:
+        stored.append("the database signs receipts, with a key that the service's role cannot read (no SIGNING_KEY)")
+    if settings.cursor_secret is None:
+        stored.append("the secret of cursors is in the database, where that role can read it; better set CURSOR_SECRET")
+    return Finding(check="secrets", ok=True, found="; ".join(stored) or "in the environment, not in the database")

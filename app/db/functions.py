@@ -1,6 +1,7 @@
 """SQL functions of the release: read from their files, installed after every migration, compared with the catalogue.
 
 A function lives once, in `alembic/functions/<domain>/<name>.sql`, and belongs to the release, not to a revision.
+The service may call every function, except those in a folder `owner_only`: only functions of the owner call these.
 Functions that the schema itself uses (generated columns, index expressions) belong to the revision that creates them:
 its module lists them in `SCHEMA_FUNCTIONS`. `sync_functions` installs both and removes what no file has.
 
@@ -16,6 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import psycopg
@@ -29,15 +31,18 @@ from app.errors import StartupError
 
 # Where texts are tried out: the session's temporary schema, which needs no right to create schemas.
 SCRATCH_PATH = "pg_temp, public"
+# The folder of functions that the service may not call.
+OWNER_ONLY = "owner_only"
 
 # Functions of ours in one schema; `schema_uses`: a column, index or policy depends on it.
 CATALOGUE = """
     SELECT p.oid::regprocedure::text AS signature, p.proname AS name, oidvectortypes(p.proargtypes) AS argument_types,
            pg_get_function_arguments(p.oid) || ' -> ' || coalesce(pg_get_function_result(p.oid), '') AS declaration,
            pg_get_functiondef(p.oid) AS definition,
-           EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE a.grantee = %(app)s::regrole)
-           AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-                           WHERE a.grantee = 0) AS granted,
+           CASE WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+                             WHERE a.grantee = 0) THEN 'public'
+                WHEN EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE a.grantee = %(app)s::regrole) THEN 'service'
+                ELSE 'owner' END AS callers,
            EXISTS (SELECT FROM pg_depend d WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
                    AND d.classid <> 'pg_proc'::regclass) AS schema_uses
     FROM pg_proc p
@@ -62,7 +67,8 @@ class Installed(NamedTuple):
     argument_types: str
     declaration: str
     definition: str
-    granted: bool
+    callers: str
+    """`public`, `service` or `owner`: who may call it, beside its owner."""
     schema_uses: bool
 
     @property
@@ -71,14 +77,24 @@ class Installed(NamedTuple):
         return (self.name, self.argument_types)
 
 
+def _function_paths() -> list[Path]:
+    return sorted(functions_folder().rglob("*.sql"), key=lambda path: path.stem)
+
+
 @cache
 def function_files() -> dict[str, str]:
     """The text of each function of this release, by name."""
-    paths = sorted(functions_folder().rglob("*.sql"), key=lambda path: path.stem)
+    paths = _function_paths()
     found = {path.stem: path.read_text() for path in paths}
     if len(found) < len(paths):
         raise StartupError("Two files under alembic/functions have the same name; reinstall Palimpsest.")
     return found
+
+
+@cache
+def owner_functions() -> frozenset[str]:
+    """The names of the functions that only functions of the owner may call."""
+    return frozenset(path.stem for path in _function_paths() if path.parent.name == OWNER_ONLY)
 
 
 @cache
@@ -163,7 +179,10 @@ def _read_wanted(connection: Driver) -> dict[Key, Installed]:
     if sorted(row.name for row in rows) != sorted(all_functions()):
         raise StartupError("A file under alembic/functions does not define the one function it is named after.")
     return {
-        row.key: row._replace(definition=row.definition.replace(" pg_temp.", " public.", 1), granted=True)
+        row.key: row._replace(
+            definition=row.definition.replace(" pg_temp.", " public.", 1),
+            callers="owner" if row.name in owner_functions() else "service",
+        )
         for row in rows
     }
 
@@ -183,13 +202,18 @@ def _apply(connection: Driver, found: list[Installed], wanted: dict[Key, Install
         if before is None or before.definition != row.definition:
             connection.execute(text.encode())
             changes.append(f"installed function {name}")
-        if before is None or not before.granted:
-            function = f"{name}({row.argument_types})"
-            connection.execute(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC".encode())
-            connection.execute(f"GRANT EXECUTE ON FUNCTION {function} TO {APP_ROLE}".encode())
+        if before is None or before.callers != row.callers:
+            _grant(connection, row)
             if before is not None:
                 changes.append(f"granted function {name}")
     return changes
+
+
+def _grant(connection: Driver, row: Installed) -> None:
+    function = f"{row.name}({row.argument_types})"
+    connection.execute(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC, {APP_ROLE}".encode())
+    if row.callers == "service":
+        connection.execute(f"GRANT EXECUTE ON FUNCTION {function} TO {APP_ROLE}".encode())
 
 
 def _must_go(row: Installed, wanted: dict[Key, Installed]) -> bool:
@@ -228,14 +252,14 @@ def _verify(found: list[Installed], wanted: dict[Key, Installed]) -> None:
     wrong = sorted(
         {key[0] for key, row in wanted.items() if key not in actual or actual[key].definition != row.definition}
         | {key[0] for key, row in actual.items() if key not in wanted and not row.schema_uses}
-        | {row.name for row in found if row.key in wanted and not row.granted}
+        | {row.name for row in found if row.key in wanted and row.callers != wanted[row.key].callers}
     )
     if wrong:
         raise StartupError(f"These functions are not as their files define them: {', '.join(wrong)}.")
 
 
 def _catalogue_hash(found: list[Installed]) -> str:
-    return _hash([f"{row.signature} {row.granted}\n{row.definition}" for row in found])
+    return _hash([f"{row.signature} {row.callers}\n{row.definition}" for row in found])
 
 
 def _hash(parts: list[str]) -> str:

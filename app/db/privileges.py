@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from app.db.functions import all_functions
+from app.db.functions import all_functions, owner_functions
 from app.db.rls import APP_ROLE, OWNER_ROLE
 
 # Settings that, given to a role or database, would change whose rows are seen or what a name means.
@@ -34,8 +34,12 @@ RELATIONS = """
            pg_get_userbyid(c.relowner) AS owner,
            ARRAY(SELECT p FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) p
                  WHERE has_table_privilege(current_user, c.oid, p)
-                    OR (p IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')
-                        AND has_any_column_privilege(current_user, c.oid, p))) AS privileges
+                 UNION ALL
+                 SELECT format('%s (%I)', p, a.attname)
+                 FROM unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) p, pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped
+                   AND has_column_privilege(current_user, c.oid, a.attnum, p)
+                   AND NOT has_table_privilege(current_user, c.oid, p)) AS privileges
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
       AND n.nspname NOT LIKE 'pg\\_t%'
@@ -50,10 +54,10 @@ HOOKS = """
 
 FUNCTIONS = """
     SELECT p.proname AS name, p.prosrc AS body, p.prosecdef AS definer, pg_get_userbyid(p.proowner) AS owner,
-           coalesce(p.proconfig, '{}') AS settings
+           coalesce(p.proconfig, '{}') AS settings,
+           has_function_privilege(current_user, p.oid, 'EXECUTE') AS callable
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname NOT IN ('pg_catalog', 'information_schema')
-      AND has_function_privilege(current_user, p.oid, 'EXECUTE')
       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"""
 
 
@@ -149,8 +153,10 @@ def function_drift(found: list[dict[str, Any]], wanted: dict[str, Function], *, 
     for row in found:
         name = str(row["name"])
         expected = wanted.get(name)
+        if not row["callable"] and row["owner"] != OWNER_ROLE:
+            continue
         if expected is None:
-            if row["definer"] and not (newer and row["owner"] == OWNER_ROLE):
+            if row["callable"] and row["definer"] and not (newer and row["owner"] == OWNER_ROLE):
                 drift.append(f"function {name} is SECURITY DEFINER but not one this version knows")
             continue
         seen[name] = seen.get(name, 0) + 1
@@ -158,6 +164,9 @@ def function_drift(found: list[dict[str, Any]], wanted: dict[str, Function], *, 
             drift += _difference(row, expected)
         if row["owner"] != OWNER_ROLE:
             drift.append(f"function {name} belongs to {row['owner']}, not {OWNER_ROLE}")
+        if row["callable"] == (name in owner_functions()):
+            may = "may" if row["callable"] else "may not"
+            drift.append(f"function {name}: the service {may} call it; run palimpsest migrate")
     drift += [
         f"function {name} has {count} versions; run palimpsest migrate, or drop the one that is not ours"
         for name, count in seen.items()

@@ -15,8 +15,15 @@ _TENANT = """(tenant_id = ( SELECT NULLIF(current_setting('app.tenant_id'::text,
 _PROJECT = """(project_id = ( SELECT NULLIF(current_setting('app.project_id'::text, true), ''::text) AS "nullif"))"""
 _REACH = "(( SELECT current_setting('app.reach'::text, true) AS current_setting) = 'cross_project'::text)"
 
+# The rows that projects share with each other, as the condition of partial indexes.
+SHARED_SCOPES = "scope IN ('org_shared', 'public')"
 
 _CROSS = f"({_REACH} AND (scope = ANY (ARRAY['org_shared'::text, 'public'::text])))"
+_SHARED = (
+    "((( SELECT current_setting('app.reach'::text, true) AS current_setting) = ANY (ARRAY['cross_project'::text, "
+    "'shared'::text])) AND (scope = ANY (ARRAY['org_shared'::text, 'public'::text])))"
+)
+_SHARED_BY_ALL = f"{_SHARED[:-1]} AND (user_id = ''::text))"
 _AGENT = (
     "((scope <> 'agent_private'::text) OR (agent_id = ( SELECT NULLIF(current_setting('app.agent_id'::text, true), "
     "''::text) AS \"nullif\")))"
@@ -55,6 +62,8 @@ class Rule(StrEnum):
     MEMORY = "memory"
     """As PROJECT, except other agents' private rows, gardens the caller is not a member of, and suppressed rows; with
     reach cross_project also shared rows of other projects, read only."""
+    SHARED_MEMORY = "shared_memory"
+    """As MEMORY; with reach shared, too, the shared rows of other projects, read only."""
     NAMES = "names"
     """As REACH, except suppressed rows."""
     VOCABULARY = "vocabulary"
@@ -67,6 +76,8 @@ class Rule(StrEnum):
     """As PROJECT, visible only with reach legal_hold."""
     USER_MEMORY = "user_memory"
     """As MEMORY, except rows of other users."""
+    USER_SHARED_MEMORY = "user_shared_memory"
+    """As SHARED_MEMORY, except rows of other users, and of any user in other projects."""
     USER_NAMES = "user_names"
     """As NAMES, except rows of other users."""
     USER_JOURNAL = "user_journal"
@@ -80,6 +91,7 @@ _EXPRESSIONS: dict[Rule, str] = {
     Rule.PROJECT: f"({_TENANT} AND {_PROJECT})",
     Rule.REACH: f"({_TENANT} AND ({_PROJECT} OR {_REACH}))",
     Rule.MEMORY: f"({_TENANT} AND ({_PROJECT} OR {_CROSS}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION})",
+    Rule.SHARED_MEMORY: f"({_TENANT} AND ({_PROJECT} OR {_SHARED}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION})",
     Rule.NAMES: f"({_TENANT} AND ({_PROJECT} OR {_REACH}) AND {_SUPPRESSION})",
     Rule.CUSTODY: f"({_TENANT} AND {_PROJECT} AND {_HOLD})",
     Rule.JOURNAL: f"({_TENANT} AND {_PROJECT} AND ({_OWN} OR {_HOLD}) AND {_SUPPRESSION})",
@@ -89,6 +101,9 @@ _EXPRESSIONS: dict[Rule, str] = {
 EXPRESSIONS: dict[Rule, str] = {
     **_EXPRESSIONS,
     Rule.USER_MEMORY: f"{_EXPRESSIONS[Rule.MEMORY][:-1]} AND {_USER})",
+    Rule.USER_SHARED_MEMORY: (
+        f"({_TENANT} AND ({_PROJECT} OR {_SHARED_BY_ALL}) AND {_AGENT} AND {_GARDEN} AND {_SUPPRESSION} AND {_USER})"
+    ),
     Rule.USER_NAMES: f"{_EXPRESSIONS[Rule.NAMES][:-1]} AND {_USER})",
     Rule.USER_JOURNAL: f"{_EXPRESSIONS[Rule.JOURNAL][:-1]} AND {_USER})",
     Rule.USER_JOBS: f"{_EXPRESSIONS[Rule.REACH][:-1]} AND {_USER})",
@@ -97,12 +112,14 @@ EXPRESSIONS: dict[Rule, str] = {
 _CHECKS: dict[Rule, str] = {
     **EXPRESSIONS,
     Rule.MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
+    Rule.SHARED_MEMORY: f"({_TENANT} AND {_PROJECT} AND {_AGENT} AND {_GARDEN})",
     Rule.NAMES: f"({_TENANT} AND {_PROJECT})",
     Rule.OBJECTS: f"({_TENANT} AND ((project_id IS NULL) OR {_PROJECT}))",
 }
 CHECKS: dict[Rule, str] = {
     **_CHECKS,
     Rule.USER_MEMORY: f"{_CHECKS[Rule.MEMORY][:-1]} AND {_USER_WRITES})",
+    Rule.USER_SHARED_MEMORY: f"{_CHECKS[Rule.SHARED_MEMORY][:-1]} AND {_USER_WRITES})",
     Rule.USER_NAMES: f"{_CHECKS[Rule.NAMES][:-1]} AND {_USER_WRITES})",
     Rule.USER_JOURNAL: f"{_CHECKS[Rule.JOURNAL][:-1]} AND {_USER_WRITES})",
     Rule.USER_JOBS: f"{_CHECKS[Rule.REACH][:-1]} AND {_USER})",
@@ -113,8 +130,18 @@ def enable_tenant_rls(execute: Callable[[str], object], table: str, *, rule: Rul
     """Enable and force row-level security on a table, with one policy for each role and the grants of the app role."""
     execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
     execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
-    using, check = EXPRESSIONS[rule], CHECKS[rule]
-    execute(f"CREATE POLICY {table}_app ON {table} TO {APP_ROLE} USING {using} WITH CHECK {check}")
+    _create_policy(execute, table, rule)
     # Under FORCE policies apply to the owner too, so migrations and definer functions need this one.
     execute(f"CREATE POLICY {table}_owner ON {table} TO {OWNER_ROLE} USING (true)")
     execute(f"GRANT {grants} ON {table} TO {APP_ROLE}")
+
+
+def replace_tenant_rule(execute: Callable[[str], object], table: str, *, rule: Rule) -> None:
+    """Replace the app role's policy on a table that has row-level security."""
+    execute(f"DROP POLICY {table}_app ON {table}")
+    _create_policy(execute, table, rule)
+
+
+def _create_policy(execute: Callable[[str], object], table: str, rule: Rule) -> None:
+    using, check = EXPRESSIONS[rule], CHECKS[rule]
+    execute(f"CREATE POLICY {table}_app ON {table} TO {APP_ROLE} USING {using} WITH CHECK {check}")

@@ -4,6 +4,7 @@ import msgspec
 
 CROSS_PROJECT = "cross_project"
 LEGAL_HOLD = "legal_hold"
+SHARED = "shared"
 # In place of a user's id: what every user has. No user has this id.
 EVERY_USER = "*"
 

@@ -26,7 +26,7 @@ from app.paging import Page
 from app.tenancy.schemas import SYNONYMS, VisibilityIn
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
@@ -78,6 +78,7 @@ async def list_documents(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> DocumentList:
     """Lists the live documents you can see, newest first."""
     filters: dict[str, Any] = {
@@ -87,7 +88,7 @@ async def list_documents(
         "scope": None if visibility is None else SYNONYMS.get(visibility, visibility),
         "garden_id": None if garden is None else str(garden),
     }
-    page = Page(cursors, who, "documents", limit=limit, cursor=cursor, **filters)
+    page = Page(cursors, who, "documents", limit=limit, cursor=cursor, include_total=include_total, **filters)
     return await service.list_documents(db, who, filters=filters, page=page)
 
 
@@ -105,10 +106,18 @@ async def get_document(db: Db, who: Who, document_id: FromPath[UUID]) -> Documen
     tags=["documents"],
 )
 async def list_chunks(
-    db: Db, who: Who, cursors: Cursors, document_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    document_id: FromPath[UUID],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ChunkList:
     """Lists the document's chunks as notes, in order, without those that were deleted."""
-    page = Page(cursors, who, "chunks", limit=limit, cursor=cursor, document_id=document_id)
+    page = Page(
+        cursors, who, "chunks", limit=limit, cursor=cursor, include_total=include_total, document_id=document_id
+    )
     return await service.list_chunks(db, who, document_id=document_id, page=page)
 
 

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from app.notes.schemas import NoteRead, ShortText, Tags
+from app.paging import Total
 from app.tenancy.schemas import Create, Moment, Read, UserId, Visibility, VisibilityIn
 
 SourceType = Literal["text", "markdown", "html", "pdf", "url"]
@@ -89,6 +90,7 @@ class DocumentRetried(Read, frozen=True, kw_only=True):
 class DocumentList(Read, frozen=True, kw_only=True):
     documents: list[DocumentRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class ChunkRead(NoteRead, frozen=True, kw_only=True):
@@ -100,3 +102,4 @@ class ChunkRead(NoteRead, frozen=True, kw_only=True):
 class ChunkList(Read, frozen=True, kw_only=True):
     notes: list[ChunkRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

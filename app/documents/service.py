@@ -8,6 +8,7 @@ from uuid import UUID
 from app.access import Principal, new_id, require_own, require_project
 from app.audit import events as audit
 from app.confirmations import Confirmation
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.documents import queries
@@ -147,23 +148,23 @@ async def list_documents(db: Database, who: Principal, *, filters: dict[str, Any
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
     after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-    statement = queries.select_documents(who, filters=filters, after=after, limit=page.limit + 1)
-    rows, next_cursor = page.cut(
-        await db.fetch(who, statement), key=lambda row: [row["created_at"].isoformat(), str(row["document_id"])]
-    )
-    return DocumentList(documents=[_present(row) for row in rows], next_cursor=next_cursor)
+    found = await db.fetch(who, queries.select_documents(who, filters=filters, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["document_id"])])
+    every = queries.select_documents(who, filters=filters, after=None, limit=COUNT_LIMIT)
+    total = await page.count_rows(db, who, every)
+    return DocumentList(documents=[_present(row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def list_chunks(db: Database, who: Principal, *, document_id: UUID, page: Page) -> ChunkList:
     """Return a page of the live notes of a document, in the order of its chunks."""
     await get_document(db, who, document_id=document_id)
     after = None if page.after is None else page.after[0]
-    statement = queries.select_chunks(
-        tenant_id=who.tenant_id, document_id=str(document_id), after=after, limit=page.limit + 1
-    )
-    rows, next_cursor = page.cut(await db.fetch(who, statement), key=lambda row: [row["chunk_index"]])
+    place = {"tenant_id": who.tenant_id, "document_id": str(document_id)}
+    found = await db.fetch(who, queries.select_chunks(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["chunk_index"]])
     chunks = [ChunkRead(**notes.note_fields(row), chunk_index=row["chunk_index"]) for row in rows]
-    return ChunkList(notes=chunks, next_cursor=next_cursor)
+    total = await page.count_rows(db, who, queries.select_chunks(**place, after=None, limit=COUNT_LIMIT))
+    return ChunkList(notes=chunks, next_cursor=next_cursor, total=total)
 
 
 async def delete_document(

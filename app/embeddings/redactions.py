@@ -7,6 +7,7 @@ from uuid import UUID
 
 from app.access import Principal, new_id
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.embeddings import queries
@@ -109,7 +110,9 @@ async def list_redactions(db: Database, who: Principal, *, page: Page) -> Redact
     found = await db.fetch(who, queries.select_patterns(tenant_id=who.tenant_id, after=after, limit=page.limit + 1))
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["pattern_id"])])
     shown = [_present(row) for row in rows]
-    return RedactionList(redactions=shown, built_in=list(BUILT_IN), next_cursor=next_cursor)
+    every = queries.select_patterns(tenant_id=who.tenant_id, after=None, limit=COUNT_LIMIT)
+    total = await page.count_rows(db, who, every)
+    return RedactionList(redactions=shown, built_in=list(BUILT_IN), next_cursor=next_cursor, total=total)
 
 
 async def delete_redaction(db: Database, who: Principal, *, redaction_id: UUID) -> None:

@@ -10,17 +10,17 @@ from app.embeddings.schemas import RedactionCreate, RedactionCreated, RedactionL
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 ADMIN = Access(work="admin", kinds=("admin",), scopes=("admin",), project=False)
 
 
 @get("/admin/redactions", opt={"access": ADMIN}, summary="List redaction patterns", tags=["administration"])
 async def list_redactions(
-    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
 ) -> RedactionList:
     """Returns the patterns of the tenant, oldest first, and the built-in ones."""
-    page = Page(cursors, who, "redactions", limit=limit, cursor=cursor)
+    page = Page(cursors, who, "redactions", limit=limit, cursor=cursor, include_total=include_total)
     return await redactions.list_redactions(db, who, page=page)
 
 

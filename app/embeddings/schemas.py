@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from app.paging import Total
 from app.tenancy.schemas import Create, Read
 
 Pattern = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -33,3 +34,4 @@ class RedactionList(Read, frozen=True, kw_only=True):
     built_in: list[str]
     """The patterns that apply to every tenant."""
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

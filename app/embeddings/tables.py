@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from app.db.metadata import metadata, user_column
-from app.db.rls import Rule
+from app.db.rls import SHARED_SCOPES, Rule
 
 # The kinds of units that are embedded.
 _KINDS = "owner_kind IN ('note', 'fact', 'card', 'object')"
@@ -69,8 +69,13 @@ embeddings = Table(
     CheckConstraint(_KINDS, name="owner_kind"),
     CheckConstraint(_VIEWS, name="view"),
     Index("embeddings_user_idx", "tenant_id", "project_id", "user_id", "model_id", "owner_kind", "view"),
+    Index(
+        "embeddings_shared_idx",
+        *("tenant_id", "model_id", "owner_kind", "owner_id"),
+        postgresql_where=text(f"view = 'self' AND {SHARED_SCOPES}"),
+    ),
     postgresql_partition_by="HASH (tenant_id)",
-    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
+    info={"rls": Rule.USER_SHARED_MEMORY, "grants": "SELECT"},
 )
 
 # Units to embed, queued in the transaction that changes them; one row for each unit and model.

@@ -20,7 +20,7 @@ from app.erasure.schemas import (
 from app.errors import BadRequest
 from app.paging import Page
 from app.web.auth import Access
-from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 # The use cases check for administrators themselves, with an error code of their own.
 ADMIN = Access(work="admin")
@@ -47,9 +47,10 @@ async def list_tombstones(
     active: Annotated[bool | None, QueryParameter(description="Only active, or only revoked ones.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> TombstoneList:
     """For administrators; newest first."""
-    page = Page(cursors, who, "tombstones", limit=limit, cursor=cursor, active=active)
+    page = Page(cursors, who, "tombstones", limit=limit, cursor=cursor, include_total=include_total, active=active)
     return await tombstones.list_tombstones(db, who, active=active, page=page)
 
 

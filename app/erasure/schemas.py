@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
+from app.paging import Total
 from app.tenancy.schemas import Create, Read
 
 Reason = Annotated[str, Meta(min_length=1, max_length=500)]
@@ -75,6 +76,7 @@ class TombstoneCreated(Read, frozen=True, kw_only=True):
 class TombstoneList(Read, frozen=True, kw_only=True):
     tombstones: list[TombstoneRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class TombstoneRevoke(Create, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ def eraser(signer: Signer) -> Handler:
                     "receipt": receipt["receipt_id"],
                     "tombstone": tombstone_id,
                     "signed": signed,
-                    "signature": await signer.sign(signed),
+                    "signature": await signer.sign_receipt(session, signed),
                     "public_key": public_key,
                     "now": row["report"]["completed_at"],
                 },

@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 
 from app.access import Principal, new_id, require_project
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.scope import LEGAL_HOLD
 from app.erasure import queries
@@ -177,12 +178,13 @@ async def list_tombstones(db: Database, who: Principal, *, active: bool | None, 
     """Return the tombstones of the project, newest first."""
     who = custodian(who)
     given: dict[str, Any] = {} if active is None else {"active": active}
-    if page.after is not None:
-        given |= {"after": page.after[0]}
-    params = {**_place(who), **given, "limit": page.limit + 1, "after_id": page.after[1] if page.after else None}
-    found = await db.query(who, queries.select_tombstones(set(given)), params)
+    after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
+    query = queries.select_tombstones({*given, *after} - {"after_id"})
+    found = await db.query(who, query, {**_place(who), **given, **after, "limit": page.limit + 1})
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["tombstone_id"])])
-    return TombstoneList(tombstones=[_present(row) for row in rows], next_cursor=next_cursor)
+    every = {**_place(who), **given, "limit": COUNT_LIMIT}
+    total = await page.count(lambda: db.query(who, count_query(queries.select_tombstones(set(given))), every))
+    return TombstoneList(tombstones=[_present(row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def get_tombstone(db: Database, who: Principal, *, tombstone_id: UUID) -> TombstoneRead:

@@ -1,10 +1,12 @@
 """Use cases of reviews: list, read, approve and reject proposals that contradict a note."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from app.access import Principal, require_project
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import Conflict, NotFound
@@ -43,15 +45,14 @@ def _present(row: Row, target: ReviewTarget | None = None) -> ReviewRead:
 async def list_reviews(db: Database, who: Principal, *, status: ReviewStatus | None, page: Page) -> ReviewList:
     """Return a page of the reviews that the caller can see, newest first."""
     after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-    statement = queries.select_reviews(
-        tenant_id=who.tenant_id, project_id=require_project(who), status=status, after=after, limit=page.limit + 1
-    )
-    rows, next_cursor = page.cut(
-        await db.fetch(who, statement), key=lambda row: [row["created_at"].isoformat(), str(row["review_id"])]
-    )
+    place: dict[str, Any] = {"tenant_id": who.tenant_id, "project_id": require_project(who), "status": status}
+    found = await db.fetch(who, queries.select_reviews(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["review_id"])])
     targets = await _targets(db, who, rows)
     return ReviewList(
-        reviews=[_present(row, targets.get(str(row["target_note_id"]))) for row in rows], next_cursor=next_cursor
+        reviews=[_present(row, targets.get(str(row["target_note_id"]))) for row in rows],
+        next_cursor=next_cursor,
+        total=await page.count_rows(db, who, queries.select_reviews(**place, after=None, limit=COUNT_LIMIT)),
     )
 
 

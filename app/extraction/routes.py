@@ -10,7 +10,7 @@ from app.extraction import reviews, usage
 from app.extraction.schemas import ReviewDecided, ReviewDecision, ReviewList, ReviewRead, ReviewStatus, UsageList
 from app.paging import Page
 from app.web.auth import Access
-from app.web.requests import Cursor, Cursors, Db, Limit, Who
+from app.web.requests import Cursor, Cursors, Db, IncludeTotal, Limit, Who
 
 READ = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
@@ -25,10 +25,11 @@ async def list_reviews(
     status: Annotated[ReviewStatus | None, QueryParameter(description="Only reviews with this status.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ReviewList:
     """Lists changes that extraction proposes and that contradict a note, so that somebody has to decide; newest
     first."""
-    page = Page(cursors, who, "reviews", limit=limit, cursor=cursor, status=status)
+    page = Page(cursors, who, "reviews", limit=limit, cursor=cursor, include_total=include_total, status=status)
     return await reviews.list_reviews(db, who, status=status, page=page)
 
 

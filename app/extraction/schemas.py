@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from app.notes.schemas import NoteType, Reason
+from app.paging import Total
 from app.tenancy.schemas import Create, Read, Visibility
 
 ReviewStatus = Literal["pending", "approved", "rejected"]
@@ -52,6 +53,7 @@ class ReviewRead(Read, frozen=True, kw_only=True):
 class ReviewList(Read, frozen=True, kw_only=True):
     reviews: list[ReviewRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class ReviewDecision(Create, frozen=True, kw_only=True):

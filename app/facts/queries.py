@@ -1,10 +1,12 @@
 """All SQL of facts."""
 
-from typing import Any, Literal
+from copy import copy
+from typing import Any, Literal, Self
 
 from sqlalchemy import text
 
 from app.db.database import Session
+from app.db.rls import SHARED_SCOPES
 from app.facts.entities.queries import AS_OF_ALLOWED, BY_ID, BY_NAME
 from app.read_context import ReadContext
 
@@ -30,6 +32,12 @@ LIVE_IN_GARDEN = text(
 )
 # Change the end of one fact.
 END_FACT = text("SELECT * FROM end_fact(CAST(:fact AS uuid), CAST(:valid_to AS timestamptz), :admin, :key)")
+# Whether this transaction changed the end of a fact, and the conflicts it recorded for it.
+CHANGED_END = text(
+    "SELECT f.updated_at >= now() AS changed, ARRAY(SELECT k.conflict_id FROM fact_conflicts k "
+    "WHERE k.tenant_id = :tenant AND k.fact_b = f.fact_id AND k.detected_at >= now() ORDER BY 1) AS conflicts "
+    "FROM graph_facts f WHERE f.tenant_id = :tenant AND f.fact_id = CAST(:fact AS uuid)"
+)
 # Queue the rebuild of the cards that show these facts.
 QUEUE_CARDS = text("SELECT queue_cards(CAST(:facts AS uuid[])) AS queued")
 MAX_CHAIN = 200
@@ -57,6 +65,14 @@ class FactFilter:
         self.known_at = None if context.as_of is None else "%(as_of)s::timestamptz"
         # The database's clock decides what is valid now, since it also decided when facts begin.
         self.valid_at = "%(valid_at)s::timestamptz" if context.valid_at is not None else (self.known_at or "now()")
+        self.shared = context.shared
+        self._project = "{fact}.project_id = %(project)s"
+
+    def of_other_projects(self) -> Self:
+        """Return the same conditions on the facts that other projects share."""
+        other = copy(self)
+        other._project = f"{{fact}}.project_id <> %(project)s AND {{fact}}.{SHARED_SCOPES}"
+        return other
 
     def ends(self, fact: str = "f") -> str:
         """Return the end of a fact as it was recorded at the known time."""
@@ -123,7 +139,7 @@ class FactFilter:
         return [*self.conditions(), f"({since})"]
 
     def _known(self, fact: str) -> list[str]:
-        found = [f"{fact}.tenant_id = %(tenant)s", f"{fact}.project_id = %(project)s"]
+        found = [f"{fact}.tenant_id = %(tenant)s", self._project.format(fact=fact)]
         return found if self.known_at is None else [*found, f"{fact}.created_at <= {self.known_at}"]
 
 
@@ -141,7 +157,7 @@ _FACT = """
                 WHERE k.tenant_id = %(tenant)s AND k.fact_a = f.fact_id AND {disputed} LIMIT 1),
                (SELECT true FROM fact_conflicts k
                 WHERE k.tenant_id = %(tenant)s AND k.fact_b = f.fact_id AND {disputed} LIMIT 1),
-               false) AS contradicted,
+               {contradicted}) AS contradicted,
            -- Only notes that the caller may read: row-level security hides the others.
            ARRAY(SELECT v.note_id FROM graph_fact_evidence v
                  CROSS JOIN LATERAL (
@@ -149,16 +165,19 @@ _FACT = """
                      WHERE n.tenant_id = %(tenant)s AND n.note_id = v.note_id
                        AND note_stands(n.created_at, n.deleted_at, {known_at}) OFFSET 0) n
                  WHERE v.tenant_id = %(tenant)s AND v.fact_id = f.fact_id AND {cited}
-                 ORDER BY v.created_at, v.evidence_id) AS evidence,
+                 ORDER BY v.created_at, v.evidence_id){evidence} AS evidence,
            ARRAY(SELECT encode(d.source_hash, 'hex') FROM fact_derivations d
                  WHERE d.tenant_id = %(tenant)s AND d.fact_id = f.fact_id AND d.kind = 'derived'
                  ORDER BY d.source_hash) AS derived_from,
-           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions_then AS mentions, f.suppression
+           encode(f.fact_hash, 'hex') AS fact_hash, f.mentions_then AS mentions, f.suppression{project}
     FROM {chosen} c
     CROSS JOIN LATERAL (
         SELECT x.*, {ends} AS ends, {confidence} AS confidence_then, {mentions} AS mentions_then
         FROM graph_facts x{weighed}
-        WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f
+        WHERE x.tenant_id = %(tenant)s AND x.fact_id = c.fact_id OFFSET 0) f{names}
+    WHERE {known}
+    ORDER BY {order}"""
+_NAMES = """
     CROSS JOIN LATERAL (
         SELECT x.* FROM graph_entities x
         WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.subject_entity_id OFFSET 0) s
@@ -167,9 +186,25 @@ _FACT = """
         WHERE x.tenant_id = %(tenant)s AND x.predicate_id = f.predicate_id OFFSET 0) p
     LEFT JOIN LATERAL (
         SELECT x.* FROM graph_entities x
-        WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.object_entity_id OFFSET 0) o ON true
-    WHERE {known}
-    ORDER BY {order}"""
+        WHERE x.tenant_id = %(tenant)s AND x.entity_id = f.object_entity_id OFFSET 0) o ON true"""
+# The names of other projects are hidden: a shared fact brings its own along.
+_NAMES_OF_ALL = """
+    LEFT JOIN LATERAL present_shared_fact(CASE WHEN f.project_id <> %(project)s THEN f.fact_id END) h ON true
+    CROSS JOIN LATERAL (
+        SELECT x.canonical, x.kind FROM graph_entities x
+        WHERE f.project_id = %(project)s AND x.tenant_id = %(tenant)s AND x.entity_id = f.subject_entity_id
+        UNION ALL
+        SELECT h.subject_name, h.subject_kind WHERE h.subject_name IS NOT NULL) s
+    CROSS JOIN LATERAL (
+        SELECT x.canonical, x.status, x.cardinality FROM graph_predicates x
+        WHERE f.project_id = %(project)s AND x.tenant_id = %(tenant)s AND x.predicate_id = f.predicate_id
+        UNION ALL
+        SELECT h.predicate_name, h.predicate_status, h.predicate_cardinality WHERE h.predicate_name IS NOT NULL) p
+    LEFT JOIN LATERAL (
+        SELECT x.canonical, x.kind FROM graph_entities x
+        WHERE f.project_id = %(project)s AND x.tenant_id = %(tenant)s AND x.entity_id = f.object_entity_id
+        UNION ALL
+        SELECT h.object_name, h.object_kind WHERE h.object_name IS NOT NULL) o ON true"""
 
 
 # Confidence and mentions of a fact before their first change after a time.
@@ -205,6 +240,10 @@ def _facts(when: FactFilter, *, chosen: str, order: str) -> str:
         chosen=chosen,
         known="true" if known is None else f"f.created_at <= {known} AND {AS_OF_ALLOWED}",
         order=order,
+        names=_NAMES_OF_ALL if when.shared else _NAMES,
+        contradicted="coalesce(h.contradicted, false)" if when.shared else "false",
+        evidence=" || coalesce(h.evidence, '{}')" if when.shared else "",
+        project=", nullif(f.project_id, %(project)s) AS other_project" if when.shared else "",
     )
 
 
@@ -243,6 +282,10 @@ _FILTERS = {
     "SELECT p.settings ->> 'trust_mode' FROM projects p WHERE p.tenant_id = %(tenant)s AND p.project_id = %(project)s"
     "), 'off') = 'off' THEN %(unknown_trust)s ELSE f.source_trust END >= %(low_trust)s",
     "after": "(f.created_at, f.fact_id) < (%(after)s::timestamptz, %(after_id)s::uuid)",
+}
+_SHARED_FILTERS = {
+    **_FILTERS,
+    "predicate": "f.predicate_id = ANY (ARRAY(SELECT shared_predicates(%(predicate)s::json)))",
 }
 # One entity has few facts: read all of them, then keep the newest.
 _OF_ENTITY = """(
@@ -295,7 +338,25 @@ def select_facts(
         chosen = _RANGES.format(
             ranges="\n        UNION ALL\n        ".join(_RANGE.format(where=" AND ".join(found)) for found in ranges)
         )
-    return _facts(when, chosen=chosen, order="f.created_at DESC, f.fact_id DESC")
+    order = "f.created_at DESC, f.fact_id DESC"
+    if not when.shared:
+        return _facts(when, chosen=chosen, order=order)
+    shared = _select_shared(
+        when.of_other_projects(), filters=filters, by_id=by_id, inactive=inactive, preferred=preferred
+    )
+    both = f"(SELECT a.fact_id FROM {chosen} a UNION ALL SELECT b.fact_id FROM {shared} b)"  # noqa: S608 - no input in it
+    return _facts(when, chosen=both, order=f"{order} LIMIT %(limit)s")
+
+
+def _select_shared(when: FactFilter, *, filters: set[str], by_id: set[str], inactive: bool, preferred: bool) -> str:
+    """Return the same choice among the facts that other projects share."""
+    where = when.conditions(inactive=inactive)
+    for name in sorted(filters):
+        entity = f"%({name})s::uuid" if name in by_id else f"ANY (ARRAY(SELECT shared_entities(%({name})s)))"
+        where.append(_SHARED_FILTERS[name].format(entity=entity, confidence=when.confidence()))
+    if preferred:
+        where.append(f"NOT is_shared_overruled(f.fact_id, {when.valid_at})")
+    return _RANGES.format(ranges=_RANGE.format(where=" AND ".join(where)))
 
 
 def _each_owner(owners: str) -> list[list[str]]:

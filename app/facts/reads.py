@@ -33,8 +33,8 @@ from app.facts.schemas import (
     TombstoneNotice,
 )
 from app.facts.values import show_value
-from app.paging import Page, Total
-from app.read_context import ReadContext
+from app.paging import Page
+from app.read_context import ReadContext, shared_from
 from app.retrieval.trust import LOW_TRUST, UNKNOWN_TRUST
 from app.tenancy import gardens
 
@@ -73,6 +73,7 @@ def present_fact(row: Row) -> FactRead:
         derived_from=row["derived_from"],
         fact_hash=row["fact_hash"],
         mentions=row["mentions"],
+        **shared_from(row),
         tombstone_status="legal_hold" if row.get("suppression") == HELD else UNSET,
     )
 
@@ -180,10 +181,8 @@ async def list_facts(db: Database, context: ReadContext, *, filters: FactFilters
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["fact_id"])])
     facts = [present_fact(row) for row in rows]
     notices = await notices_of(db, who, facts, context.hold_denied)
-    total: Total | UnsetType = UNSET
-    if page.include_total:
-        counted = {**params, "limit": COUNT_LIMIT}
-        total = Total.of(await look_back(db, who, count_query(statement(every)), counted))
+    counted = {**params, "limit": COUNT_LIMIT}
+    total = await page.count(lambda: look_back(db, who, count_query(statement(every)), counted))
     return FactList(facts=facts, next_cursor=next_cursor, total=total, tombstone_notices=notices)
 
 

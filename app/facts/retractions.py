@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 
 from app.access import Principal, require_project, shared_read_only
-from app.db.database import Database, Session
+from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, Unprocessable
 from app.facts import queries
@@ -15,7 +15,7 @@ from app.facts.entities import queries as entity_queries
 from app.facts.entities import service as entities
 from app.facts.predicates import queries as predicate_queries
 from app.facts.reads import fact_not_found, get_fact
-from app.facts.schemas import FactPatch, FactRead, FactRetract, FactRetracted, FactsRetract, FactsRetracted
+from app.facts.schemas import FactPatch, FactRetract, FactRetracted, FactsRetract, FactsRetracted, FactWritten
 from app.facts.writes import audit_arguments
 from app.inputs import as_utc
 from app.read_context import ReadContext
@@ -85,7 +85,7 @@ async def retract_named(session: Session, who: Principal, *, fact_ids: list[str]
         await session.rows(queries.RETRACT_FACTS, arguments)
 
 
-async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactPatch) -> FactRead:
+async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactPatch) -> FactWritten:
     """Change the end of a fact as far as its timeline allows; every earlier end stays on record."""
     if data.derived_from is not msgspec.UNSET:
         raise Unprocessable(
@@ -97,14 +97,20 @@ async def patch_fact(db: Database, who: Principal, *, fact_id: UUID, data: FactP
     valid_to = None if data.valid_to is None else as_utc(data.valid_to, "valid_to")
     arguments = {"fact": str(fact_id), "valid_to": valid_to, **audit_arguments(who)}
 
-    async def write() -> None:
+    async def write() -> Row:
         async with db.tenant(who) as session:
             row = await session.row(queries.END_FACT, arguments)
             assert row is not None
             _check_refusal(row["refused"], row["bound"])
+            place = {"tenant": who.tenant_id, "fact": str(fact_id)}
+            (done,) = await session.rows(queries.CHANGED_END, place)
+            return done
 
-    await retried(write)
-    return await get_fact(db, ReadContext.of(who), fact_id=fact_id)
+    done = await retried(write)
+    fact = await get_fact(db, ReadContext.of(who), fact_id=fact_id)
+    changed = "reopened" if valid_to is None else "ended"
+    outcome = changed if done["changed"] else "unchanged"
+    return FactWritten(fact=fact, outcome=outcome, superseded=[], conflicts=done["conflicts"])
 
 
 def _check_refusal(refused: str | None, bound: Any) -> None:

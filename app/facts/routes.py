@@ -128,7 +128,8 @@ async def list_facts(
     include_total: IncludeTotal = False,
 ) -> FactList:
     """Facts that are believed and valid now, newest first; or at any other two times. A filter by an unknown name
-    finds nothing."""
+    finds nothing. With graph:admin:cross-project also facts that other projects of the tenant share, except with
+    `as_of`."""
     filters = reads.FactFilters(
         entity=_either(entity, entity_uri, "entity", "entity_uri"),
         object=target,
@@ -144,7 +145,7 @@ async def list_facts(
     valid, known = parse_moment(valid_at, "valid_at"), parse_as_of(as_of)
     binding: dict[str, Any] = {**msgspec.structs.asdict(filters), "scope": scope, "valid_at": valid, "as_of": known}
     page = Page(cursors, who, "facts", limit=limit, cursor=cursor, include_total=include_total, **binding)
-    context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope, hold_denied=hold_denied)
+    context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope, hold_denied=hold_denied, shared=True)
     return await reads.list_facts(db, context, filters=filters, page=page)
 
 
@@ -157,7 +158,7 @@ def _either(one: str | None, other: str | None, name: str, synonym: str) -> str 
 @get("/facts/{fact_id:uuid}", opt={"access": READ}, summary="Get a fact", tags=["facts"])
 async def get_fact(db: Db, who: Who, hold_denied: HoldDenied, fact_id: FromPath[UUID], as_of: AsOf = None) -> FactRead:
     """Also ended, future and retracted ones."""
-    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied)
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied, shared=True)
     return await reads.get_fact(db, context, fact_id=fact_id)
 
 
@@ -192,7 +193,7 @@ async def get_provenance(
 
 
 @patch("/facts/{fact_id:uuid}", opt={"access": WRITE}, summary="End a fact", tags=["facts"])
-async def patch_fact(db: Db, who: Who, fact_id: FromPath[UUID], data: JSONBody[FactPatch]) -> FactRead:
+async def patch_fact(db: Db, who: Who, fact_id: FromPath[UUID], data: JSONBody[FactPatch]) -> FactWritten:
     """Sets `valid_to`, or opens the fact again with null. Nothing else of a fact can be changed: write another fact to
     correct it, or retract it. `derived_from` is 422 `derived_from_immutable`."""
     return await retractions.patch_fact(db, who, fact_id=fact_id, data=data)

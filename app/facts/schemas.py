@@ -97,7 +97,7 @@ class EntityRead(Read, frozen=True, kw_only=True):
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
-class EntityCreated(Read, frozen=True, kw_only=True):
+class EntityWritten(Read, frozen=True, kw_only=True):
     entity: EntityRead
     created: bool
 
@@ -106,7 +106,6 @@ class EntityList(Read, frozen=True, kw_only=True):
     entities: list[EntityRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
 
 
@@ -177,7 +176,7 @@ class PredicateRead(Read, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class PredicateCreated(Read, frozen=True, kw_only=True):
+class PredicateWritten(Read, frozen=True, kw_only=True):
     predicate: PredicateRead
     created: bool
 
@@ -185,6 +184,7 @@ class PredicateCreated(Read, frozen=True, kw_only=True):
 class PredicateList(Read, frozen=True, kw_only=True):
     predicates: list[PredicateRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class PredicateAliasRead(Read, frozen=True, kw_only=True):
@@ -294,6 +294,8 @@ class FactRead(Read, frozen=True, kw_only=True):
     derived_from: list[str]
     fact_hash: str
     mentions: int
+    project_id: str | UnsetType = UNSET
+    """Only on a fact of another project that shares it."""
     tombstone_status: TombstoneStatus | UnsetType = UNSET
     """Only on what an administrator reads at a past time although a legal hold hides it."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
@@ -301,11 +303,13 @@ class FactRead(Read, frozen=True, kw_only=True):
 
 
 WriteOutcome = Literal["created", "reused", "retracted"]
+EndOutcome = Literal["ended", "reopened", "unchanged"]
 
 
 class FactWritten(Read, frozen=True, kw_only=True):
     fact: FactRead
-    outcome: WriteOutcome
+    outcome: WriteOutcome | EndOutcome
+    """What became of it; a PATCH answers ended, reopened or unchanged."""
     superseded: list[UUID]
     conflicts: list[UUID]
 
@@ -336,7 +340,6 @@ class FactList(Read, frozen=True, kw_only=True):
     facts: list[FactRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from app.db.metadata import metadata, user_column
-from app.db.rls import Rule
+from app.db.rls import SHARED_SCOPES, Rule
 from app.facts.columns import id_column, time_column
 
 _SCOPES = "scope IN ('agent_private', 'project_shared', 'org_shared', 'public')"
@@ -157,6 +157,12 @@ graph_facts = Table(
         # A pending list filled by one tenant's bulk load would slow down the searches of others.
         postgresql_with={"fastupdate": "off"},
     ),
+    # Only the beginning of a value is indexed by its terms.
+    Index(
+        "graph_facts_long_idx",
+        *("tenant_id", "project_id"),
+        postgresql_where=text("octet_length(object_value) > 20000"),
+    ),
     Index("graph_facts_hash_idx", "tenant_id", "fact_hash"),
     Index(
         "graph_facts_source_idx",
@@ -165,7 +171,17 @@ graph_facts = Table(
     ),
     Index("graph_facts_user_idx", "tenant_id", "project_id", "user_id", "created_at", "fact_id"),
     Index("graph_facts_open_idx", "tenant_id", "project_id", "created_at", "fact_id", postgresql_where=text(_OPEN)),
-    info={"rls": Rule.USER_MEMORY, "grants": "SELECT"},
+    # What projects share with each other: listed, by subject, and by terms with keys of the tenant.
+    Index("graph_facts_shared_idx", "tenant_id", "created_at", "fact_id", postgresql_where=text(SHARED_SCOPES)),
+    Index("graph_facts_shared_subject_idx", "tenant_id", "subject_entity_id", postgresql_where=text(SHARED_SCOPES)),
+    Index(
+        "graph_facts_shared_terms_idx",
+        text("lexical_keys(tenant_id, '', tsvector_to_array(terms))"),
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+        postgresql_where=text(SHARED_SCOPES),
+    ),
+    info={"rls": Rule.USER_SHARED_MEMORY, "grants": "SELECT"},
 )
 
 

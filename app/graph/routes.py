@@ -15,7 +15,7 @@ from app.paging import Page
 from app.read_context import ReadContext
 from app.tenancy.schemas import SYNONYMS, Visibility, VisibilityIn
 from app.web.auth import Access
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Who
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, IncludeTotal, Who
 
 READ = Access(work="read", scopes=("graph:read",))
 PAGE_SIZE = 20
@@ -64,6 +64,7 @@ async def find_neighbors(
     ] = None,
     limit: Annotated[int | None, QueryParameter(ge=1, le=200, description="Synonym of page_size.")] = None,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> NeighborList:
     """Returns neighbors by distance, then by entity id; each entity once, with a shortest path to it; an empty list and
     `entity: null` when there is no such entity. Of an entity with many facts, those of highest confidence are followed
@@ -85,7 +86,9 @@ async def find_neighbors(
     )
     valid, known = parse_moment(valid_at, "valid_at"), parse_as_of(as_of)
     filters: dict[str, Any] = {**msgspec.structs.asdict(query), "valid_at": valid, "as_of": known}
-    page = Page(cursors, who, "neighbors", limit=size or PAGE_SIZE, cursor=cursor, **filters)
+    page = Page(
+        cursors, who, "neighbors", limit=size or PAGE_SIZE, cursor=cursor, include_total=include_total, **filters
+    )
     context = ReadContext.of(who, valid_at=valid, as_of=known, scope=scope, hold_denied=hold_denied)
     return await service.find_neighbors(db, context, query=query, page=page)
 

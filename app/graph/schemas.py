@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.facts.schemas import EntityBrief, TombstoneNotice, TombstoneStatus
+from app.paging import Total
 from app.tenancy.schemas import Read
 
 Direction = Literal["out", "in", "both"]
@@ -42,6 +43,7 @@ class NeighborList(Read, frozen=True, kw_only=True):
     depth: int
     neighbors: list[NeighborRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
     total_hint: int
     """How many neighbors there are on all pages."""
     truncated: bool

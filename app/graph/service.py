@@ -110,7 +110,13 @@ async def find_neighbors(db: Database, context: ReadContext, *, query: NeighborQ
     roots = [row for row in found if row["hops"] == 0]
     if not roots:
         return NeighborList(
-            entity=None, depth=query.depth, neighbors=[], next_cursor=None, total_hint=0, truncated=False
+            entity=None,
+            depth=query.depth,
+            neighbors=[],
+            next_cursor=None,
+            total=page.total_of(0),
+            total_hint=0,
+            truncated=False,
         )
     if len(roots) > 1:
         await entities.notices_of(db, who, roots, context.hold_denied)
@@ -125,6 +131,7 @@ async def find_neighbors(db: Database, context: ReadContext, *, query: NeighborQ
         depth=query.depth,
         neighbors=[_present(row, root["entity_id"]) for row in rows],
         next_cursor=next_cursor,
+        total=page.total_of(root["total"], complete=not root["truncated"]),
         total_hint=root["total"],
         truncated=root["truncated"],
         tombstone_notices=await _notices(db, context, [root, *rows], query.scope),

@@ -166,6 +166,13 @@ async def complete_job(
     return done.rowcount == 1
 
 
+async def save_payload(session: Session, *, tenant_id: str, job_id: str, payload: dict[str, Any]) -> None:
+    """Replace the payload of a job."""
+    await session.execute(
+        update(jobs).where(jobs.c.tenant_id == tenant_id, jobs.c.job_id == job_id).values(payload=payload)
+    )
+
+
 async def hold_job(session: Session, *, tenant_id: str, job_id: str, owner: str) -> bool:
     """Return whether the lease is held, and lock it until the transaction ends."""
     row = await session.row(

@@ -78,6 +78,12 @@ class Job:
             ):
                 raise LeaseLost
 
+    async def keep(self, session: Session, **values: Any) -> None:
+        """Add values to the payload in a transaction of the job's effect, so that a later attempt continues there."""
+        payload = {**self.payload, **values}
+        await queries.save_payload(session, tenant_id=self.scope.tenant_id, job_id=self.job_id, payload=payload)
+        session.after_commit(lambda: self.payload.update(values))
+
     def follow_up(self, job_id: str, kind: str, *, payload: dict[str, Any], max_attempts: int) -> "Job":
         """Return another job of the same scope that this attempt created and holds."""
         row = {

@@ -8,10 +8,10 @@ from litestar.params import FromPath, QueryParameter
 
 from app.access import Principal, require_project
 from app.jobs import service
-from app.jobs.schemas import JobList, JobRead, Status
+from app.jobs.schemas import JobChanged, JobList, JobRead, Status
 from app.paging import Page
 from app.web.auth import Access
-from app.web.requests import ApiRequest, Cursor, Cursors, Db, Limit, Who, admit, hot_path
+from app.web.requests import ApiRequest, Cursor, Cursors, Db, IncludeTotal, Limit, Who, admit, hot_path
 
 READERS = ("notes:read", "facts:read", "graph:read", "admin")
 WRITERS = ("notes:write", "facts:write", "graph:write", "admin")
@@ -35,10 +35,11 @@ async def list_jobs(
     status: Annotated[Status | None, QueryParameter(description="Only jobs in this state.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> JobList:
     """List the jobs of the project, newest first. An admin key bound to no project sees the jobs of all projects."""
     _check_project(who)
-    page = Page(cursors, who, "jobs", limit=limit, cursor=cursor, kind=kind, status=status)
+    page = Page(cursors, who, "jobs", limit=limit, cursor=cursor, include_total=include_total, kind=kind, status=status)
     return await service.list_jobs(db, who, kind=kind, status=status, page=page)
 
 
@@ -62,7 +63,7 @@ async def cancel_job(
     db: Db,
     who: Who,
     job_id: FromPath[UUID],
-) -> JobRead:
+) -> JobChanged:
     """Cancel a pending or running job. What a running attempt has done is rolled back. 409 once it has ended."""
     _check_project(who)
     return await service.cancel_job(db, who, job_id=job_id)
@@ -73,7 +74,7 @@ async def retry_job(
     db: Db,
     who: Who,
     job_id: FromPath[UUID],
-) -> JobRead:
+) -> JobChanged:
     """Put a failed, dead or cancelled job back into the queue and reset its attempts. 409 otherwise."""
     _check_project(who)
     return await service.retry_job(db, who, job_id=job_id)

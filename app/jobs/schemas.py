@@ -5,6 +5,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
+
+from app.paging import Total
 
 Status = Literal["pending", "leased", "completed", "failed", "dead", "cancelled"]
 
@@ -29,8 +32,15 @@ class JobRead(msgspec.Struct, frozen=True, kw_only=True):
     """The result: counts, warnings and costs, never content."""
 
 
+class JobChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was cancelled or put back into the queue."""
+
+    job: JobRead
+
+
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of jobs, newest first."""
 
     jobs: list[JobRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -10,10 +10,11 @@ import msgspec
 
 from app.access import AuthenticatedCall, Principal
 from app.admission import stepped_aside
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.errors import Conflict, Forbidden, NotFound
 from app.jobs import queries
-from app.jobs.schemas import JobList, JobRead
+from app.jobs.schemas import JobChanged, JobList, JobRead
 from app.paging import Page
 
 # How often a waiting caller polls.
@@ -41,14 +42,12 @@ async def read_job(call: AuthenticatedCall, *, job_id: UUID) -> tuple[Principal,
 async def list_jobs(db: Database, who: Principal, *, kind: str | None, status: str | None, page: Page) -> JobList:
     """Return a page of the jobs the caller can reach, newest first."""
     after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-    statement = queries.select_jobs(
-        tenant_id=who.tenant_id, kind=kind, status=status, after=after, limit=page.limit + 1
-    )
-    rows, next_cursor = page.cut(
-        await db.fetch(who.across_projects(), statement),
-        key=lambda row: [row["created_at"].isoformat(), str(row["job_id"])],
-    )
-    return JobList(jobs=[present(who, row) for row in rows], next_cursor=next_cursor)
+    place: dict[str, Any] = {"tenant_id": who.tenant_id, "kind": kind, "status": status}
+    scope = who.across_projects()
+    found = await db.fetch(scope, queries.select_jobs(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["job_id"])])
+    total = await page.count_rows(db, scope, queries.select_jobs(**place, after=None, limit=COUNT_LIMIT))
+    return JobList(jobs=[present(who, row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def wait_until_done(
@@ -68,7 +67,7 @@ async def wait_until_done(
         pause = min(pause * 1.5, POLL_SECONDS)
 
 
-async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
+async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobChanged:
     """Cancel an open job, whose running attempt can no longer commit, or raise NotFound, Forbidden or Conflict."""
     async with db.tenant(who.across_projects()) as session:
         await _check_may_change(session, who, job_id)
@@ -77,10 +76,10 @@ async def cancel_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
             raise Conflict("Only a pending or leased job can be cancelled.", code="job_not_cancellable")
         await session.execute(queries.UPDATE_SUBJECT, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
         await _record(session, who, "cancel", row)
-        return present(who, row)
+        return JobChanged(job=present(who, row))
 
 
-async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
+async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobChanged:
     """Put a failed, dead or cancelled job back into the queue, or raise NotFound, Forbidden or Conflict."""
     async with db.tenant(who.across_projects()) as session:
         await _check_may_change(session, who, job_id)
@@ -90,7 +89,7 @@ async def retry_job(db: Database, who: Principal, *, job_id: UUID) -> JobRead:
         await session.execute(queries.UPDATE_SUBJECT, {"tenant": who.tenant_id, "job": str(job_id), "status": None})
         await _record(session, who, "retry", row)
         session.wake_workers()
-        return present(who, row)
+        return JobChanged(job=present(who, row))
 
 
 async def _record(session: Session, who: Principal, action: str, job: Row) -> None:

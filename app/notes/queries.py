@@ -20,6 +20,7 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
 from app.access import Principal
@@ -36,6 +37,8 @@ COLUMNS = (
     "created_at", "updated_at",
 )  # fmt: skip
 _columns = [memory_notes.c[name] for name in COLUMNS]
+# Names the project of a row that another one shares.
+_OTHER_PROJECT = func.nullif(memory_notes.c.project_id, func.current_setting("app.project_id")).label("other_project")
 # The columns of another domain's table that are read here.
 garden_members = table(
     "garden_members",
@@ -141,9 +144,12 @@ async def find_same(session: Session, *, tenant_id: str, project_id: str, rows: 
 
 
 def select_note(*, tenant_id: str, note_id: str) -> Any:
-    """Select one live note."""
+    """Select one live note with the entities it mentions."""
     c = memory_notes.c
-    return select(*_columns).where(c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None))
+    mentions = func.note_mentions(c.tenant_id, c.note_id, None, type_=JSONB).label("mentions")
+    return select(*_columns, _OTHER_PROJECT, mentions).where(
+        c.tenant_id == tenant_id, c.note_id == note_id, c.deleted_at.is_(None)
+    )
 
 
 def select_named(*, tenant_id: str, note_ids: list[str]) -> Any:
@@ -161,7 +167,7 @@ def select_notes(
     if after is not None:
         position = tuple_(literal(after[0]), literal(after[1], Uuid(as_uuid=False)))
         conditions.append(tuple_(c.created_at, c.note_id) < position)
-    found = select(*_columns).where(and_(*conditions))
+    found = select(*_columns, _OTHER_PROJECT).where(and_(*conditions))
     return newest(found, (c.created_at, c.note_id), c.user_id, who, limit=limit)
 
 
@@ -231,12 +237,14 @@ _CHANGING_FILTERS = {
 
 
 def select_notes_as_of(filters: set[str]) -> str:
-    """Return the query for notes as they were at a time, with the given filters."""
+    """Return the query for notes as they were at a time, with the given filters; one note with its mentions."""
     conditions = (
         "".join(f" AND {known[name]}" for name in sorted(filters & known.keys()))
         for known in (_FIXED_FILTERS, _CHANGING_FILTERS)
     )
     columns = ", ".join(f"n.{name}" for name in (*COLUMNS, "suppression"))
+    if "note_id" in filters:
+        columns += ", note_mentions(%(tenant)s, n.note_id, %(as_of)s::timestamptz) AS mentions"
     return _NOTES_AS_OF.format(columns=columns, fixed=next(conditions), changing=next(conditions))
 
 

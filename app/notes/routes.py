@@ -17,7 +17,6 @@ from app.notes.schemas import (
     NoteBatch,
     NoteBatchDone,
     NoteCreate,
-    NoteCreated,
     NoteList,
     NotePatch,
     NoteRead,
@@ -25,6 +24,7 @@ from app.notes.schemas import (
     NotesForget,
     NotesForgotten,
     NoteType,
+    NoteWritten,
 )
 from app.paging import Page
 from app.read_context import CheckHeldNotes, ReadContext, parse_as_of
@@ -48,7 +48,7 @@ Time = Annotated[
     opt={"access": CREATE},
     summary="Store a note",
     tags=["notes"],
-    responses=also(200, NoteCreated, "A live note with the same content exists and is returned."),
+    responses=also(200, NoteWritten, "A live note with the same content exists and is returned."),
 )
 async def create_note(
     db: Db,
@@ -62,7 +62,7 @@ async def create_note(
     wait_seconds: Annotated[
         float, QueryParameter(ge=0, le=60, description="The longest time to wait for the extraction.")
     ] = 10.0,
-) -> Response[NoteCreated]:
+) -> Response[NoteWritten]:
     """Returns 201 for a new note, and 200 with `deduplicated: true` when a live note has the same content.
 
     Where the project has extraction enabled, `job_id` is the job that extracts the note. With `?wait=extraction` the
@@ -71,7 +71,7 @@ async def create_note(
     who = as_user(who, data.user_id)
     response = await idempotent.run(db, who, lambda session: service.create_note(session, who, data=data))
     if wait is not None:
-        made = msgspec.json.decode(response.body, type=NoteCreated)
+        made = msgspec.json.decode(response.body, type=NoteWritten)
         made = await service.wait_for_extraction(db, who, made=made, seconds=wait_seconds)
         response = msgspec.structs.replace(response, body=msgspec.json.encode(made))
     return respond(response)
@@ -108,9 +108,10 @@ async def list_notes(
     cursor: Cursor = None,
     include_total: IncludeTotal = False,
 ) -> NoteList:
-    """Lists the live notes you can see, newest first. `since` is inclusive, `until` is exclusive. With `as_of` lists
-    the notes that were live then, with the fields they had; only `extraction_status` is the present one.
-    Administrators also see those under legal hold then."""
+    """Lists the live notes you can see, newest first; with graph:admin:cross-project also those that other projects of
+    the tenant share. `since` is inclusive, `until` is exclusive. With `as_of` lists the notes that were live then, with
+    the fields they had; only `extraction_status` is the present one. Administrators also see those under legal hold
+    then."""
     filters: dict[str, Any] = {
         "type": note_type,
         "tag": tag,
@@ -123,7 +124,7 @@ async def list_notes(
     }
     known = parse_as_of(as_of)
     page = Page(cursors, who, "notes", limit=limit, cursor=cursor, include_total=include_total, as_of=known, **filters)
-    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
+    context = ReadContext.of(who, as_of=known, hold_denied=hold_denied, shared=True)
     return await service.list_notes(db, context, filters=filters, page=page, check_held=check_held_notes)
 
 
@@ -133,12 +134,12 @@ async def get_note(
 ) -> NoteRead:
     """Returns the note, or with `as_of` as it was then, to administrators also under legal hold. Returns 404 when the
     note is unknown, hidden or deleted, or was at that time."""
-    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied)
+    context = ReadContext.of(who, as_of=parse_as_of(as_of), hold_denied=hold_denied, shared=True)
     return await service.get_note(db, context, note_id=note_id, check_held=check_held_notes)
 
 
 @patch("/notes/{note_id:uuid}", opt={"access": WRITE}, summary="Change a note", tags=["notes"])
-async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteRead:
+async def patch_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NotePatch]) -> NoteWritten:
     """Requires a reason. With `if_version` the change is refused when the note is at another version
     (409 `version_conflict`)."""
     return await service.patch_note(db, who, note_id=note_id, data=data)
@@ -166,7 +167,7 @@ async def delete_note(
 
 
 @post("/notes/{note_id:uuid}/recover", opt={"access": WRITE}, status_code=200, summary="Recover a note", tags=["notes"])
-async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteRead:
+async def recover_note(db: Db, who: Who, note_id: FromPath[UUID], data: JSONBody[NoteRecover]) -> NoteWritten:
     """Recovers a note within 30 days of its deletion, with the notes and facts that went with it. Returns 409
     `note_duplicate` when another live note has the same content by now."""
     return await service.recover_note(db, who, note_id=note_id, data=data)
@@ -185,10 +186,16 @@ async def forget_notes(db: Db, who: Who, cursors: Cursors, data: JSONBody[NotesF
 
 @get("/notes/{note_id:uuid}/history", opt={"access": READ}, summary="List the history of a note", tags=["notes"])
 async def list_history(
-    db: Db, who: Who, cursors: Cursors, note_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    note_id: FromPath[UUID],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> HistoryList:
     """Lists every change with its reason, oldest first, also for a deleted note."""
-    page = Page(cursors, who, "history", limit=limit, cursor=cursor, note_id=note_id)
+    page = Page(cursors, who, "history", limit=limit, cursor=cursor, include_total=include_total, note_id=note_id)
     return await service.list_history(db, who, note_id=note_id, page=page)
 
 

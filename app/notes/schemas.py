@@ -62,6 +62,17 @@ class NoteRecover(Create, frozen=True, kw_only=True):
     if_version: Version | None = None
 
 
+class NoteMention(Read, frozen=True, kw_only=True):
+    """An entity that a note mentions."""
+
+    entity_id: UUID
+    text: str | None
+    """The name as the note spelled it when that was recorded; null when its text did not have the name."""
+    confidence: float
+    """1: a caller said so, or the text has one of its names exactly. .9: it has one in another spelling. .7: only a
+    model says so."""
+
+
 class NoteRead(Read, frozen=True, kw_only=True):
     note_id: UUID
     content: str
@@ -86,9 +97,13 @@ class NoteRead(Read, frozen=True, kw_only=True):
     extraction_model: str | None
     created_at: datetime
     updated_at: datetime
+    project_id: str | UnsetType = UNSET
+    """Only on a note of another project that shares it."""
+    mentions: list[NoteMention] | UnsetType = UNSET
+    """Entities of the facts you can see that cite it, at most 100. Only when one note is read."""
 
 
-class NoteCreated(Read, frozen=True, kw_only=True):
+class NoteWritten(Read, frozen=True, kw_only=True):
     note: NoteRead
     deduplicated: bool
     job_id: UUID | None = None
@@ -99,7 +114,6 @@ class NoteList(Read, frozen=True, kw_only=True):
     notes: list[NoteRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
 
 
 class NoteBatch(Create, frozen=True, kw_only=True):
@@ -189,3 +203,4 @@ class HistoryRead(Read, frozen=True, kw_only=True):
 class HistoryList(Read, frozen=True, kw_only=True):
     events: list[HistoryRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

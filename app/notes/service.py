@@ -10,7 +10,7 @@ import msgspec
 from app.access import Principal, as_user, new_id, require_own, require_project
 from app.audit import events as audit
 from app.batches import check_size, convert_item, item_error, stop_if_atomic
-from app.db.counts import COUNT_LIMIT, count_query, count_statement
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import AppError, BadRequest, Conflict, TooLarge
@@ -24,12 +24,12 @@ from app.notes.schemas import (
     NoteBatch,
     NoteBatchDone,
     NoteCreate,
-    NoteCreated,
     NoteList,
     NotePatch,
     NoteRead,
     NoteRecover,
     NoteResult,
+    NoteWritten,
 )
 from app.notes.storage import (
     change_note,
@@ -44,7 +44,7 @@ from app.notes.storage import (
     store_notes,
 )
 from app.outcomes import Outcome
-from app.paging import Page, Total
+from app.paging import Page
 from app.read_context import CheckHeldNotes, ReadContext, look_back
 from app.tenancy import gardens
 from app.tenancy.schemas import SYNONYMS
@@ -54,17 +54,17 @@ RECOVERABLE_FOR = timedelta(days=30)
 EXTRACTION_JOBS = ("extract", "graph_link")
 
 
-async def create_note(session: Session, who: Principal, *, data: NoteCreate) -> Outcome[NoteCreated]:
+async def create_note(session: Session, who: Principal, *, data: NoteCreate) -> Outcome[NoteWritten]:
     """Store a note, or return the live note that has the same content."""
     row = _new_row(who, data)
     await _check_gardens(session, who, [row])
     ((note, created),) = await store_notes(session, who, [row])
     queued = await extract_notes(session, who, [row] if created else [])
     job_id = queued.get(str(note["note_id"]))
-    return Outcome(NoteCreated(note=present_note(note), deduplicated=not created, job_id=job_id), created=created)
+    return Outcome(NoteWritten(note=present_note(note), deduplicated=not created, job_id=job_id), created=created)
 
 
-async def wait_for_extraction(db: Database, who: Principal, *, made: NoteCreated, seconds: float) -> NoteCreated:
+async def wait_for_extraction(db: Database, who: Principal, *, made: NoteWritten, seconds: float) -> NoteWritten:
     """Return the note as it is once its extraction and linking have ended, or after `seconds`."""
     if made.job_id is None:
         return made
@@ -197,31 +197,27 @@ async def list_notes(
     if filters.get("garden_id") is not None:
         async with db.tenant(who) as session:
             await gardens.require_readable(session, who, garden_id=UUID(filters["garden_id"]))
-    total: list[Row] | None = None
     if context.as_of is None:
         after = None if page.after is None else (datetime.fromisoformat(page.after[0]), page.after[1])
-        statement = queries.select_notes(who, filters=filters, after=after, limit=page.limit + 1)
-        found = await db.fetch(who, statement)
-        if page.include_total:
-            every = queries.select_notes(who, filters=filters, after=None, limit=COUNT_LIMIT)
-            total = await db.fetch(who, count_statement(every))
+        found = await db.fetch(who, queries.select_notes(who, filters=filters, after=after, limit=page.limit + 1))
+        every = queries.select_notes(who, filters=filters, after=None, limit=COUNT_LIMIT)
+        total = await page.count_rows(db, who, every)
     else:
         given = {name: value for name, value in filters.items() if value is not None}
         after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
         found = await _read_past(db, context, limit=page.limit + 1, **given, **after)
-        if page.include_total:
-            total = await _read_past(db, context, limit=COUNT_LIMIT, count=True, **given)
+        total = await page.count(lambda: _read_past(db, context, limit=COUNT_LIMIT, count=True, **given))
     rows, next_cursor = page.cut(found, key=lambda row: [row["created_at"].isoformat(), str(row["note_id"])])
     if context.as_of is not None:
         await check_held(db, context, note_ids=_held_notes(rows))
     return NoteList(
         notes=[present_note(row) for row in rows],
         next_cursor=next_cursor,
-        total=msgspec.UNSET if total is None else Total.of(total),
+        total=total,
     )
 
 
-async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteRead:
+async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NotePatch) -> NoteWritten:
     """Change a note and return it; equal values leave version and history as they are."""
     changes: dict[str, Any] = {
         name: value
@@ -240,11 +236,9 @@ async def patch_note(db: Database, who: Principal, *, note_id: UUID, data: NoteP
         note = await _lock(session, who, note_id, if_version=data.if_version, deleted=False)
         changes = {name: value for name, value in changes.items() if note[name] != value}
         if not changes:
-            return present_note(note)
+            return NoteWritten(note=present_note(note), deduplicated=False)
         row = await change_note(session, who, note, "updated", data.reason, changes)
-        if "content" in changes and await extract_notes(session, who, [row]):
-            row = await mark_extraction(session, who, note_id=note_id, status="pending")
-        return present_note(row)
+        return await _extract_again(session, who, row, wanted="content" in changes)
 
 
 async def delete_note(
@@ -268,10 +262,10 @@ async def delete_note(
     await retried(write)
 
 
-async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteRead:
+async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: NoteRecover) -> NoteWritten:
     """Recover a deleted note with what was deleted and retracted with it, and return it."""
 
-    async def write() -> NoteRead:
+    async def write() -> NoteWritten:
         async with db.tenant(who) as session:
             note = await _lock(session, who, note_id, if_version=data.if_version, deleted=True)
             if note["deleted_at"] < datetime.now(UTC) - RECOVERABLE_FOR:
@@ -284,11 +278,17 @@ async def recover_note(db: Database, who: Principal, *, note_id: UUID, data: Not
             await audit.record(
                 session, "note_write", key_id=who.key_id, action="recover", note_ids=back.notes, **back.counts()
             )
-            if row["extraction_status"] != "completed" and await extract_notes(session, who, [row]):
-                row = await mark_extraction(session, who, note_id=note_id, status="pending")
-            return present_note(row)
+            return await _extract_again(session, who, row, wanted=row["extraction_status"] != "completed")
 
     return await retried(write)
+
+
+async def _extract_again(session: Session, who: Principal, note: Row, *, wanted: bool) -> NoteWritten:
+    """Queue the extraction of a note that was changed or recovered, where it is wanted; return the note."""
+    queued = await extract_notes(session, who, [note] if wanted else [])
+    if queued:
+        note = await mark_extraction(session, who, note_id=note["note_id"], status="pending")
+    return NoteWritten(note=present_note(note), deduplicated=False, job_id=next(iter(queued.values()), None))
 
 
 async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: int | None, deleted: bool) -> Row:
@@ -312,10 +312,11 @@ async def _lock(session: Session, who: Principal, note_id: UUID, *, if_version: 
 async def list_history(db: Database, who: Principal, *, note_id: UUID, page: Page) -> HistoryList:
     """Return a page of a note's history, oldest first, also of a deleted note."""
     after = None if page.after is None else page.after[0]
-    statement = queries.select_history(tenant_id=who.tenant_id, note_id=str(note_id), after=after, limit=page.limit + 1)
-    found = await db.fetch(who, statement)
+    place = {"tenant_id": who.tenant_id, "note_id": str(note_id)}
+    found = await db.fetch(who, queries.select_history(**place, after=after, limit=page.limit + 1))
     if not found and page.after is None:
         raise note_not_found()
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["history_id"])])
     events = [HistoryRead(**{name: row[name] for name in HistoryRead.__struct_fields__}) for row in rows]
-    return HistoryList(events=events, next_cursor=next_cursor)
+    total = await page.count_rows(db, who, queries.select_history(**place, after=None, limit=COUNT_LIMIT))
+    return HistoryList(events=events, next_cursor=next_cursor, total=total)

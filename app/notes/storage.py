@@ -12,7 +12,8 @@ from app.db.database import Row, Session
 from app.db.scope import Scope
 from app.errors import Conflict, NotFound
 from app.notes import queries
-from app.notes.schemas import NoteRead
+from app.notes.schemas import NoteMention, NoteRead
+from app.read_context import shared_from
 
 # Fields whose previous value the history keeps, besides the content.
 VERSIONED_FIELDS = frozenset({"type", "tags", "author", "occurred_at", "pinned"})
@@ -89,11 +90,15 @@ def present_note(row: Row) -> NoteRead:
 
 def note_fields(row: Row) -> dict[str, Any]:
     """Return the fields of NoteRead from a row that has them as columns."""
-    fields: dict[str, Any] = {name: row[name] for name in NoteRead.__struct_fields__}
+    computed = ("project_id", "mentions")
+    fields: dict[str, Any] = {name: row[name] for name in NoteRead.__struct_fields__ if name not in computed}
+    fields |= shared_from(row)
     fields["note_id"] = UUID(str(row["note_id"]))
     for name in ("garden_id", "derived_from"):
         fields[name] = None if row[name] is None else UUID(str(row[name]))
     fields["user_id"] = row["user_id"] or None
+    if "mentions" in row:
+        fields["mentions"] = msgspec.convert(row["mentions"], list[NoteMention])
     return fields
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from app.db.metadata import metadata, user_column
-from app.db.rls import Rule
+from app.db.rls import SHARED_SCOPES, Rule
 
 TYPES = (
     "fact", "preference", "decision", "procedural", "semantic", "constraint", "profile", "plan", "document_chunk",
@@ -142,7 +142,15 @@ memory_notes = Table(
         postgresql_where=text("thread_id IS NOT NULL"),
     ),
     Index("memory_notes_user_idx", "tenant_id", "project_id", "user_id", "created_at", "note_id"),
-    info={"rls": Rule.USER_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
+    # What projects share with each other, with keys of the tenant; see match_shared_notes.
+    Index(
+        "memory_notes_shared_terms_idx",
+        text("lexical_keys(tenant_id, '', tsvector_to_array(terms))"),
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+        postgresql_where=text(SHARED_SCOPES),
+    ),
+    info={"rls": Rule.USER_SHARED_MEMORY, "grants": "SELECT, INSERT, UPDATE"},
 )
 
 memory_history = Table(
@@ -195,8 +203,11 @@ note_entity_mentions = Table(
         server_default=text("false"),
         comment="found in its words for a tombstone, and gone with it",
     ),
+    Column("mention", Text, nullable=True, comment="the name as the note spells it; NULL: not in its text"),
+    Column("confidence", Double, nullable=False, server_default=text("1")),
     user_column(),
     PrimaryKeyConstraint("tenant_id", "note_id", "entity_id"),
+    CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
     ForeignKeyConstraint(
         ["tenant_id", "note_id"], ["memory_notes.tenant_id", "memory_notes.note_id"], ondelete="CASCADE"
     ),

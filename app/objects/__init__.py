@@ -13,5 +13,6 @@ domain = Domain(
         "app.objects.types.tables",
         "app.objects.tables",
     ),
+    jobs=("app.objects.types.tasks",),
     dependencies=("app.objects.traversal.dependencies",),
 )

@@ -13,6 +13,7 @@ from app.errors import BadRequest, Forbidden, TooLarge
 from app.inputs import as_utc
 from app.objects.diff import encode_canonical, hash_content
 from app.objects.json_pointer import parse_pointer, point_at
+from app.objects.types.search_settings import SEARCH_DEFAULTS
 from app.objects.types.validation import measure
 
 MAX_PROPERTIES_BYTES = 256 * 1024
@@ -84,13 +85,20 @@ def derive_title(*, properties: dict[str, Any], key: str | None) -> str | None:
 
 
 def describe(row: Row, object_type: Row | None) -> Row:
-    """Return the hash and the searchable text of an object, following the settings of its type."""
-    searched = object_type is None or object_type["fts_enabled"]
-    policy = "optional" if object_type is None else object_type["embedding_policy"]
-    paths = None if object_type is None else object_type["embedding_relevant_paths"]
+    """Return the hash of an object and how it is found, following the settings of its type."""
     content = hash_content(properties=row["properties"], status=row["status"], key=row["key"], labels=row["labels"])
-    text = None if policy == "disabled" else embed_text(title=row["title"], properties=row["properties"], paths=paths)
-    return {"content_hash": content.hex(), "searched": searched, "embed_text": text}
+    return {"content_hash": content.hex(), **describe_for_search(row, object_type)}
+
+
+def describe_for_search(row: Row, object_type: Row | None) -> Row:
+    """Return whether an object is found by its words, and the text of it to embed, following the settings of its
+    type."""
+    settings = SEARCH_DEFAULTS if object_type is None else object_type
+    text = None
+    if settings["embedding_policy"] != "disabled":
+        paths = settings["embedding_relevant_paths"]
+        text = embed_text(title=row["title"], properties=row["properties"], paths=paths)
+    return {"searched": settings["fts_enabled"], "embed_text": text}
 
 
 def embed_text(*, title: str | None, properties: dict[str, Any], paths: list[str] | None) -> str | None:

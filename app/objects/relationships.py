@@ -15,13 +15,13 @@ from app.objects.json_patch import PatchOperation
 from app.objects.links import SIDES, check_end_projects, end_deleted, patch_head, store_relationships
 from app.objects.schemas import (
     RelationshipCreate,
-    RelationshipCreated,
     RelationshipFields,
     RelationshipList,
     RelationshipPatch,
     RelationshipRead,
     RelationshipRequest,
     RelationshipVersions,
+    RelationshipWritten,
 )
 from app.objects.types.service import read_types
 from app.objects.versions import (
@@ -56,12 +56,12 @@ def _end_id(data: RelationshipRequest, side: str) -> UUID:
 
 async def create_relationship(
     session: Session, who: Principal, *, data: RelationshipCreate
-) -> Outcome[RelationshipCreated]:
+) -> Outcome[RelationshipWritten]:
     """Link two objects, or update the live relationship of the same type between them."""
     with no_error_index():
         (stored,) = await store_relationships(session, who, [data])
     created = stored.result == "created"
-    body = RelationshipCreated(
+    body = RelationshipWritten(
         relationship=RelationshipRead(**present(stored.row)),
         created=created,
         warnings=stored.warnings or msgspec.UNSET,
@@ -84,7 +84,7 @@ async def patch_relationship(
     relationship_id: UUID,
     data: RelationshipPatch | list[PatchOperation],
     if_match: str | None,
-) -> RelationshipRead:
+) -> RelationshipWritten:
     """Write the next version of a relationship; raise Conflict when the patch changes nothing."""
 
     async def write() -> Row:
@@ -92,7 +92,7 @@ async def patch_relationship(
             head = await lock_head(session, who, "relationship", item_id=relationship_id, if_match=if_match)
             return await patch_head(session, who, head, data)
 
-    return RelationshipRead(**present(await retried(write)))
+    return RelationshipWritten(relationship=RelationshipRead(**present(await retried(write))), created=False)
 
 
 async def delete_relationship(db: Database, who: Principal, *, relationship_id: UUID, if_match: str | None) -> None:
@@ -106,7 +106,7 @@ async def delete_relationship(db: Database, who: Principal, *, relationship_id: 
     await retried(write)
 
 
-async def restore_relationship(db: Database, who: Principal, *, relationship_id: UUID) -> RelationshipRead:
+async def restore_relationship(db: Database, who: Principal, *, relationship_id: UUID) -> RelationshipWritten:
     """Restore a deleted relationship; raise Conflict when an end is deleted or another live one is in its way."""
 
     async def write() -> Row:
@@ -115,7 +115,7 @@ async def restore_relationship(db: Database, who: Principal, *, relationship_id:
             await _require_ends(session, who, head)
             return await _set_deleted(session, who, head, deleted_at=None)
 
-    return RelationshipRead(**present(await retried(write)))
+    return RelationshipWritten(relationship=RelationshipRead(**present(await retried(write))), created=False)
 
 
 async def _require_ends(session: Session, who: Principal, head: Row) -> None:
@@ -151,14 +151,15 @@ async def list_relationships(
     db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page
 ) -> RelationshipList:
     """Return a page of relationships of the project and of every project, newest first."""
-    rows, next_cursor = await list_heads(db, context, "relationship", filters=filters, page=page)
-    return RelationshipList(relationships=[RelationshipRead(**present(row)) for row in rows], next_cursor=next_cursor)
+    found = await list_heads(db, context, "relationship", filters=filters, page=page)
+    shown = [RelationshipRead(**present(row)) for row in found.rows]
+    return RelationshipList(relationships=shown, next_cursor=found.next_cursor, total=found.total)
 
 
 async def list_relationship_versions(
     db: Database, context: ReadContext, *, relationship_id: UUID, summaries: bool, page: Page
 ) -> RelationshipVersions:
     """Return a page of the versions of a relationship, newest first, also of a deleted one."""
-    rows, next_cursor = await list_versions(db, context, "relationship", item_id=relationship_id, page=page)
-    shown = [RelationshipRead(**present(row, summary=summaries)) for row in rows]
-    return RelationshipVersions(versions=shown, next_cursor=next_cursor)
+    found = await list_versions(db, context, "relationship", item_id=relationship_id, page=page)
+    shown = [RelationshipRead(**present(row, summary=summaries)) for row in found.rows]
+    return RelationshipVersions(versions=shown, next_cursor=found.next_cursor, total=found.total)

@@ -16,23 +16,23 @@ from app.objects.schemas import (
     GraphBatch,
     GraphBatchResult,
     ObjectCreate,
-    ObjectCreated,
     ObjectList,
     ObjectPatch,
     ObjectRead,
     ObjectVersions,
-    RelationshipCreated,
+    ObjectWritten,
     RelationshipList,
     RelationshipPatch,
     RelationshipRead,
     RelationshipRequest,
     RelationshipVersions,
+    RelationshipWritten,
 )
 from app.paging import Page
 from app.read_context import ReadContext
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, Limit, Who, respond
+from app.web.requests import AsOf, Cursor, Cursors, Db, HoldDenied, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",))
 WRITE = Access(work="write", scopes=("graph:write",))
@@ -52,14 +52,17 @@ Summaries = Annotated[
 OfType = Annotated[str | None, QueryParameter(name="type", max_length=128, description="Only of this type.")]
 
 
-def _tagged(body: ObjectRead | RelationshipRead) -> Response[Any]:
-    return Response(body, headers={"etag": f'"{body.version}"'})
+def _tagged(body: ObjectRead | RelationshipRead | ObjectWritten | RelationshipWritten) -> Response[Any]:
+    shown = body
+    if isinstance(body, ObjectWritten | RelationshipWritten):
+        shown = body.object if isinstance(body, ObjectWritten) else body.relationship
+    return Response(body, headers={"etag": f'"{shown.version}"'})
 
 
 @post("/graph/objects", opt={"access": WRITE}, summary="Create an object", tags=["objects"])
 async def create_object(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectCreate]
-) -> Response[ObjectCreated]:
+) -> Response[ObjectWritten]:
     """The properties are checked against the JSON Schema of the type (422 `object_schema_validation_failed` lists every
     error). A type that is not registered allows any properties, and the response has a warning."""
     return respond(await idempotent.run(db, who, lambda session: service.create_object(session, who, data=data)))
@@ -106,6 +109,7 @@ async def list_objects(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ObjectList:
     """Newest first: those of the project, and those that belong to every project of the tenant. With `as_of` the
     versions that were recorded then; the filters apply to these."""
@@ -124,7 +128,16 @@ async def list_objects(
         raise BadRequest("label: at most 128 characters.")
     if deleted and (filters["labels"] is not None or filters["properties"] is not None):
         raise BadRequest("deleted: cannot be combined with label or properties, which only search live objects.")
-    page = Page(cursors, who, "objects", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    page = Page(
+        cursors,
+        who,
+        "objects",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        as_of=known,
+        filters=sorted(filters.items()),
+    )
     context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await service.list_objects(db, context, filters=filters, page=page)
 
@@ -178,7 +191,7 @@ async def patch_object(
     object_id: FromPath[UUID],
     data: JSONBody[ObjectPatch | list[PatchOperation]],
     if_match: IfMatch = None,
-) -> Response[ObjectRead]:
+) -> Response[ObjectWritten]:
     """A JSON merge patch creates a new version; so does a JSON Patch (RFC 6902, a list of operations on paths such as
     /properties/owner or /labels/-), which can also set a property to null. The id of an earlier version, or another
     version in `If-Match`, is 409 `cannot_patch_non_head_version`; a patch that changes nothing is 409
@@ -200,7 +213,7 @@ async def delete_object(db: Db, who: Who, object_id: FromPath[UUID], if_match: I
     summary="Restore an object",
     tags=["objects"],
 )
-async def restore_object(db: Db, who: Who, object_id: FromPath[UUID]) -> Response[ObjectRead]:
+async def restore_object(db: Db, who: Who, object_id: FromPath[UUID]) -> Response[ObjectWritten]:
     """Restores the object with the relationships that were deleted with it, unless their other end is deleted or
     another live relationship has taken their place."""
     return _tagged(await service.restore_object(db, who, object_id=object_id))
@@ -220,9 +233,12 @@ async def list_object_versions(
     summaries: Summaries = False,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ObjectVersions:
     """Newest first; also of a deleted object."""
-    page = Page(cursors, who, "object-versions", limit=limit, cursor=cursor, object_id=object_id)
+    page = Page(
+        cursors, who, "object-versions", limit=limit, cursor=cursor, include_total=include_total, object_id=object_id
+    )
     return await service.list_object_versions(
         db, ReadContext.of(who), object_id=object_id, summaries=summaries, page=page
     )
@@ -233,11 +249,11 @@ async def list_object_versions(
     opt={"access": WRITE},
     summary="Link two objects",
     tags=["relationships"],
-    responses=also(200, RelationshipCreated, "The relationship existed; it was updated where the request differs."),
+    responses=also(200, RelationshipWritten, "The relationship existed; it was updated where the request differs."),
 )
 async def create_relationship(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipRequest]
-) -> Response[RelationshipCreated]:
+) -> Response[RelationshipWritten]:
     """Two objects have at most one live relationship of a type in each direction: the same request again creates a new
     version of it where something differs. A second one where the type allows one is 400
     `relationship_multiplicity_violation`."""
@@ -261,6 +277,7 @@ async def list_relationships(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> RelationshipList:
     """Newest first: those of the project, and those that belong to every project of the tenant. With `as_of` the
     versions that were recorded then; the filters apply to these."""
@@ -272,7 +289,16 @@ async def list_relationships(
         "object_id": object_id,
         "deleted": deleted,
     }
-    page = Page(cursors, who, "relationships", limit=limit, cursor=cursor, as_of=known, filters=sorted(filters.items()))
+    page = Page(
+        cursors,
+        who,
+        "relationships",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        as_of=known,
+        filters=sorted(filters.items()),
+    )
     context = ReadContext.of(who, as_of=known, hold_denied=hold_denied)
     return await relationships.list_relationships(db, context, filters=filters, page=page)
 
@@ -311,7 +337,7 @@ async def patch_relationship(
     relationship_id: FromPath[UUID],
     data: JSONBody[RelationshipPatch | list[PatchOperation]],
     if_match: IfMatch = None,
-) -> Response[RelationshipRead]:
+) -> Response[RelationshipWritten]:
     """A JSON merge patch or a JSON Patch creates a new version, with the same checks as for an object. The ends cannot
     change."""
     return _tagged(
@@ -337,7 +363,7 @@ async def delete_relationship(db: Db, who: Who, relationship_id: FromPath[UUID],
     summary="Restore a relationship",
     tags=["relationships"],
 )
-async def restore_relationship(db: Db, who: Who, relationship_id: FromPath[UUID]) -> Response[RelationshipRead]:
+async def restore_relationship(db: Db, who: Who, relationship_id: FromPath[UUID]) -> Response[RelationshipWritten]:
     """Both objects have to be live, and no other live relationship may have taken its place."""
     return _tagged(await relationships.restore_relationship(db, who, relationship_id=relationship_id))
 
@@ -356,9 +382,18 @@ async def list_relationship_versions(
     summaries: Summaries = False,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> RelationshipVersions:
     """Newest first; also of a deleted relationship."""
-    page = Page(cursors, who, "relationship-versions", limit=limit, cursor=cursor, relationship_id=relationship_id)
+    page = Page(
+        cursors,
+        who,
+        "relationship-versions",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        relationship_id=relationship_id,
+    )
     return await relationships.list_relationship_versions(
         db, ReadContext.of(who), relationship_id=relationship_id, summaries=summaries, page=page
     )

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.objects.types.schemas import TypeName
+from app.paging import Total
 from app.tenancy.schemas import Create, Moment, Read
 
 Label = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -110,7 +111,7 @@ class ObjectRead(Read, frozen=True, kw_only=True):
     change_summary: ChangeSummary | UnsetType | None = UNSET
 
 
-class ObjectCreated(Read, frozen=True, kw_only=True):
+class ObjectWritten(Read, frozen=True, kw_only=True):
     object: ObjectRead
     created: bool
     warnings: list[str] | UnsetType = UNSET
@@ -119,11 +120,13 @@ class ObjectCreated(Read, frozen=True, kw_only=True):
 class ObjectList(Read, frozen=True, kw_only=True):
     objects: list[ObjectRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class ObjectVersions(Read, frozen=True, kw_only=True):
     versions: list[ObjectRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class RelationshipFields(Create, frozen=True, kw_only=True):
@@ -206,7 +209,7 @@ class RelationshipRead(Read, frozen=True, kw_only=True):
     change_summary: ChangeSummary | UnsetType | None = UNSET
 
 
-class RelationshipCreated(Read, frozen=True, kw_only=True):
+class RelationshipWritten(Read, frozen=True, kw_only=True):
     relationship: RelationshipRead
     created: bool
     warnings: list[str] | UnsetType = UNSET
@@ -215,11 +218,13 @@ class RelationshipCreated(Read, frozen=True, kw_only=True):
 class RelationshipList(Read, frozen=True, kw_only=True):
     relationships: list[RelationshipRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class RelationshipVersions(Read, frozen=True, kw_only=True):
     versions: list[RelationshipRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class BatchObject(ObjectCreate, frozen=True, kw_only=True):

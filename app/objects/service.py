@@ -16,7 +16,7 @@ from app.objects import queries
 from app.objects.content import check_content, choose_project, derive_title, describe, read_period
 from app.objects.diff import summarize
 from app.objects.json_patch import PatchOperation
-from app.objects.schemas import ObjectCreate, ObjectCreated, ObjectList, ObjectPatch, ObjectRead, ObjectVersions
+from app.objects.schemas import ObjectCreate, ObjectList, ObjectPatch, ObjectRead, ObjectVersions, ObjectWritten
 from app.objects.types.service import Types, read_types
 from app.objects.versions import (
     apply_patch,
@@ -51,12 +51,12 @@ class StoredObject(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-async def create_object(session: Session, who: Principal, *, data: ObjectCreate) -> Outcome[ObjectCreated]:
+async def create_object(session: Session, who: Principal, *, data: ObjectCreate) -> Outcome[ObjectWritten]:
     """Create an object; raise Conflict when a live one of its type has the same key."""
     with no_error_index():
         (stored,) = await store_objects(session, who, [data])
     made = ObjectRead(**present(stored.row))
-    return Outcome(ObjectCreated(object=made, created=True, warnings=stored.warnings or msgspec.UNSET))
+    return Outcome(ObjectWritten(object=made, created=True, warnings=stored.warnings or msgspec.UNSET))
 
 
 async def store_objects(session: Session, who: Principal, items: list[ObjectCreate]) -> list[StoredObject]:
@@ -140,7 +140,7 @@ async def get_object(
 
 async def patch_object(
     db: Database, who: Principal, *, object_id: UUID, data: ObjectPatch | list[PatchOperation], if_match: str | None
-) -> ObjectRead:
+) -> ObjectWritten:
     """Write the next version of an object; raise Conflict when the patch changes nothing."""
 
     async def write() -> Row:
@@ -148,7 +148,7 @@ async def patch_object(
             head = await lock_head(session, who, "object", item_id=object_id, if_match=if_match)
             return await _patch(session, who, head, data)
 
-    return ObjectRead(**present(await retried(write)))
+    return ObjectWritten(object=ObjectRead(**present(await retried(write))), created=False)
 
 
 async def _patch(session: Session, who: Principal, head: Row, data: ObjectPatch | list[PatchOperation]) -> Row:
@@ -195,7 +195,7 @@ async def delete_object(db: Database, who: Principal, *, object_id: UUID, if_mat
     await retried(write)
 
 
-async def restore_object(db: Database, who: Principal, *, object_id: UUID) -> ObjectRead:
+async def restore_object(db: Database, who: Principal, *, object_id: UUID) -> ObjectWritten:
     """Restore a deleted object with those of its relationships that were deleted with it and can be live again."""
 
     async def write() -> Row:
@@ -206,7 +206,7 @@ async def restore_object(db: Database, who: Principal, *, object_id: UUID) -> Ob
             await session.execute(queries.RELINK_OBJECT, place)
             return row
 
-    return ObjectRead(**present(await retried(write)))
+    return ObjectWritten(object=ObjectRead(**present(await retried(write))), created=False)
 
 
 async def _set_deleted(session: Session, who: Principal, head: Row, *, deleted_at: datetime | None) -> Row:
@@ -229,14 +229,15 @@ async def _set_deleted(session: Session, who: Principal, head: Row, *, deleted_a
 
 async def list_objects(db: Database, context: ReadContext, *, filters: dict[str, Any], page: Page) -> ObjectList:
     """Return a page of objects of the project and of every project, newest first."""
-    rows, next_cursor = await list_heads(db, context, "object", filters=filters, page=page)
-    return ObjectList(objects=[ObjectRead(**present(row)) for row in rows], next_cursor=next_cursor)
+    found = await list_heads(db, context, "object", filters=filters, page=page)
+    shown = [ObjectRead(**present(row)) for row in found.rows]
+    return ObjectList(objects=shown, next_cursor=found.next_cursor, total=found.total)
 
 
 async def list_object_versions(
     db: Database, context: ReadContext, *, object_id: UUID, summaries: bool, page: Page
 ) -> ObjectVersions:
     """Return a page of the versions of an object, newest first, also of a deleted one."""
-    rows, next_cursor = await list_versions(db, context, "object", item_id=object_id, page=page)
-    shown = [ObjectRead(**present(row, summary=summaries)) for row in rows]
-    return ObjectVersions(versions=shown, next_cursor=next_cursor)
+    found = await list_versions(db, context, "object", item_id=object_id, page=page)
+    shown = [ObjectRead(**present(row, summary=summaries)) for row in found.rows]
+    return ObjectVersions(versions=shown, next_cursor=found.next_cursor, total=found.total)

@@ -7,10 +7,12 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import msgspec
+from msgspec import UnsetType
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
 from app.branches.service import Branches, find_branches
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.errors import AppError, BadRequest, Conflict, NotFound
 from app.facts.as_of import HELD, check_held, look_back
@@ -20,7 +22,7 @@ from app.objects.diff import encode_canonical, is_elided, merge_patch, same, sum
 from app.objects.json_patch import PatchOperation, apply_operations
 from app.objects.json_pointer import escape, parse_pointer
 from app.objects.queries import Kind
-from app.paging import Page
+from app.paging import Page, Total
 from app.read_context import ReadContext
 from app.telemetry.metrics import CHANGE_PATHS, CHANGE_SUMMARY_BYTES, CHANGES_TRUNCATED
 
@@ -42,6 +44,14 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     "object": ("subtype", "key", "title", "status", "labels", "effective_from", "effective_to", "evidence"),
     "relationship": ("weight", "role_src", "role_dst", "valid_from", "valid_to", "evidence"),
 }
+
+
+class VersionPage(msgspec.Struct, frozen=True):
+    """A page of heads or versions, the cursor of the next page, and the total where it was asked for."""
+
+    rows: list[Row]
+    next_cursor: str | None
+    total: Total | UnsetType
 
 
 def not_found(kind: Kind) -> NotFound:
@@ -332,8 +342,8 @@ async def _check_held(db: Database, context: ReadContext, kind: Kind, rows: list
 
 async def list_heads(
     db: Database, context: ReadContext, kind: Kind, *, filters: dict[str, Any], page: Page
-) -> tuple[list[Row], str | None]:
-    """Return a page of heads of the project and of every project, newest first, and the cursor of the next page.
+) -> VersionPage:
+    """Return a page of heads of the project and of every project, newest first.
 
     At a past time they are the versions that were recorded then.
     """
@@ -345,25 +355,27 @@ async def list_heads(
         params = {
             **filters,
             "tenant": who.tenant_id,
+            "project": require_project(who),
+            "as_of": context.as_of,
             "branch": branches.target,
             "shared": None if branches.named else branches.shared,
             "after": after,
             "limit": page.limit + 1,
         }
-        if context.as_of is None:
-            found = await session.query(queries.select_heads(kind, given=given), params)
-            return page.cut(found, key=lambda row: [str(row["canonical_id"])])
-    past = {**params, "project": require_project(who), "as_of": context.as_of}
-    found = await look_back(db, who, queries.select_heads_at(kind, given=given), past)
+        select = queries.select_heads if context.as_of is None else queries.select_heads_at
+        found = await session.query(select(kind, given=given), params) if context.as_of is None else []
+    if context.as_of is not None:
+        found = await look_back(db, who, select(kind, given=given), params)
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["canonical_id"])])
-    await _check_held(db, context, kind, rows)
-    return rows, next_cursor
+    if context.as_of is not None:
+        await _check_held(db, context, kind, rows)
+    every = count_query(select(kind, given=given - {"after"}))
+    total = await page.count(lambda: look_back(db, who, every, {**params, "after": None, "limit": COUNT_LIMIT}))
+    return VersionPage(rows, next_cursor, total)
 
 
-async def list_versions(
-    db: Database, context: ReadContext, kind: Kind, *, item_id: UUID, page: Page
-) -> tuple[list[Row], str | None]:
-    """Return a page of versions, newest first, also of what is deleted, and the cursor of the next page."""
+async def list_versions(db: Database, context: ReadContext, kind: Kind, *, item_id: UUID, page: Page) -> VersionPage:
+    """Return a page of versions, newest first, also of what is deleted."""
     who = context.who
     async with db.tenant(who) as session:
         branches = await find_branches(session, context)
@@ -371,5 +383,8 @@ async def list_versions(
         head = choose_head(kind, rows, branches)
         place = {"tenant": who.tenant_id, "canonical": head["canonical_id"], "branch": head["branch_id"]}
         after = None if page.after is None else page.after[0]
-        found = await session.query(queries.select_versions(kind), {**place, "after": after, "limit": page.limit + 1})
-    return page.cut(found, key=lambda row: [row["version"]])
+        query = queries.select_versions(kind)
+        found = await session.query(query, {**place, "after": after, "limit": page.limit + 1})
+    rows, next_cursor = page.cut(found, key=lambda row: [row["version"]])
+    every = {**place, "after": None, "limit": COUNT_LIMIT}
+    return VersionPage(rows, next_cursor, await page.count(lambda: db.query(who, count_query(query), every)))

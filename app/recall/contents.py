@@ -11,6 +11,7 @@ from app.db.database import Database, Row
 from app.facts import reads
 from app.facts.as_of import HELD, look_back
 from app.facts.schemas import FactRead
+from app.read_context import shared_from
 from app.recall import queries
 from app.recall.rendering import value_text
 from app.recall.request import CheckedRequest
@@ -43,8 +44,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 def recalled_note(row: Row, *, score: float) -> RecalledNote:
     """Return a row of queries.NOTES as a result."""
-    fields = {name: value for name, value in row.items() if name != "suppression"}
-    return RecalledNote(id=UUID(str(row["note_id"])), score=score, **fields)
+    fields = {name: value for name, value in row.items() if name not in ("suppression", "other_project")}
+    return RecalledNote(id=UUID(str(row["note_id"])), score=score, **fields, **shared_from(row))
 
 
 def is_held(row: Row) -> bool:

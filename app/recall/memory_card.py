@@ -52,7 +52,8 @@ async def find_card(
     if not request.is_present:
         # Stored cards describe the present only.
         return CardResult()
-    who, scope = request.context.who, request.scope
+    # Cards are of the caller's project alone.
+    who, scope = msgspec.structs.replace(request.context.who, reach=""), request.scope
     timed_out = False
     if request.options.force_refresh:
         found, timed_out = await cards.refresh_now(db, who, entity_id=UUID(entity_id), scope=scope, max_age=max_age)

@@ -34,7 +34,8 @@ NOTES = """
            n.scope, n.garden_id, n.agent_id,
            CASE WHEN t.before ? 'author' THEN t.before ->> 'author' ELSE n.author END AS author,
            coalesce((t.before ->> 'occurred_at')::timestamptz, n.occurred_at) AS occurred_at,
-           n.thread_id, n.position, n.created_at, coalesce(t.content, n.content) AS content, n.suppression
+           n.thread_id, n.position, n.created_at, coalesce(t.content, n.content) AS content, n.suppression,
+           nullif(n.project_id, %(project)s) AS other_project
     FROM unnest(%(ids)s::uuid[]) i(id)
     JOIN memory_notes n ON n.tenant_id = %(tenant)s AND n.note_id = i.id
     LEFT JOIN LATERAL note_as_of(%(tenant)s, n.note_id, %(as_of)s::timestamptz) t

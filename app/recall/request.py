@@ -94,7 +94,7 @@ def check(who: Principal, ask: RecallAsk, *, hold_denied: frozenset[str] = froze
         entity=entity,
         relation=relation,
         context=ReadContext.of(
-            who, valid_at=valid_at, as_of=parse_as_of(ask.as_of), scope=scope, hold_denied=hold_denied
+            who, valid_at=valid_at, as_of=parse_as_of(ask.as_of), scope=scope, hold_denied=hold_denied, shared=True
         ),
     )
 

@@ -92,7 +92,8 @@ async def build_response(
     # Notes too long for the budget are named too.
     held_notes = contents.held_notes([result.id for result in (*results, *chosen.too_long)])
     notices = await reads.notices_of(db, who, list(facts), dependencies.hold_denied, held_notes=held_notes)
-    dependencies.access_counts.add(who.tenant_id, require_project(who), [str(fact.id) for fact in facts])
+    own = [str(fact.id) for fact in facts if fact.project_id is UNSET]
+    dependencies.access_counts.add(who.tenant_id, require_project(who), own)
     # An operator may run without a model; only a missing vector of an active one is a failure.
     degraded = vector is None and await dependencies.vectors.expected()
     meta = _meta(request, vector, ranked, degraded=degraded, reranked=chosen.reranked)

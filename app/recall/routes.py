@@ -40,7 +40,8 @@ FROM_ZERO = {"minimum": 0}
 @post("/recall", opt={"access": READ_AS_USER}, status_code=200, summary="Recall what fits a query", tags=["recall"])
 async def post_recall(db: Db, who: Who, recall_dependencies: Dependencies, data: JSONBody[RecallAsk]) -> RecallRead:
     """Returns facts and notes, the best first, as many as fit into the token budget. They are found by their words, by
-    their meaning and along the graph, at the times `valid_at` and `as_of`. Only what this key may read."""
+    their meaning and along the graph, at the times `valid_at` and `as_of`. Only what this key may read; with
+    graph:admin:cross-project also what other projects of the tenant share, except with `as_of`."""
     who = as_user(who, data.user_id)
     return await service.recall(db, who, ask=data, dependencies=recall_dependencies)
 

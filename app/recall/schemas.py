@@ -126,6 +126,8 @@ class RecalledNote(Read, frozen=True, kw_only=True, tag_field="kind", tag="note"
     thread_id: str | None
     position: int | None
     created_at: datetime
+    project_id: str | UnsetType = UNSET
+    """Only on a note of another project that shares it."""
     score: float
 
 

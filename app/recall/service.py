@@ -7,7 +7,9 @@ from functools import partial
 from app.access import Principal, require_project
 from app.db.database import Database
 from app.facts.as_of import look_back
+from app.facts.drafts import encode_reference, predicate_reference
 from app.facts.entities import service as entities
+from app.facts.names import as_id, entity_name
 from app.facts.predicates import service as predicates
 from app.recall import queries
 from app.recall.dependencies import RecallDependencies
@@ -19,13 +21,15 @@ from app.recall.response import Ranked, build_response, pool_size
 from app.recall.schemas import RecallAsk, RecallRead
 from app.recall.terms import ProjectRecallSettings, look_up_terms
 from app.retrieval.candidates import CandidateSet, FactCandidates, RankingContext
-from app.retrieval.channels import CandidateQuery, Channels, NearestFacts
+from app.retrieval.channels import CandidateQuery, Channels, NearestFacts, SharedQuery
 from app.retrieval.lexical import WeightedTerms
 from app.retrieval.ranking import Ranker, ScoredCandidate
 
 # How many of the best notes lead to facts by the entities they mention, and how many to other notes.
 NOTES_TO_FACTS = 10
 NOTES_TO_NOTES = 2
+# An entity that no project has, for a name that only other projects know.
+NO_ENTITY = "00000000-0000-0000-0000-000000000000"
 
 
 async def recall(db: Database, who: Principal, *, ask: RecallAsk, dependencies: RecallDependencies) -> RecallRead:
@@ -52,18 +56,19 @@ async def _candidate_query(
 ) -> CandidateQuery | None:
     """Return what the channels look for; None when the entity or the predicate does not exist."""
     options, context = request.options, request.context
-    entity_id = None
+    entity_id = name = None
     if request.entity is not None:
         rows = await entities.find_named(db, context.who, request.entity, "entity", as_of=context.as_of)
-        if not rows:
+        if not rows and (not context.shared or as_id(request.entity)):
             return None
         if len(rows) > 1:
             raise entities.ambiguous(rows, "entity")
-        entity_id = str(rows[0]["entity_id"])
+        entity_id = str(rows[0]["entity_id"]) if rows else NO_ENTITY
+        name = rows[0]["canonical_norm"] if rows else entity_name(request.entity, "entity").norm
     predicate_ids = None
     if request.relation is not None:
         predicate_ids = await predicates.find_ids(db, context.who, name=request.relation)
-        if not predicate_ids:
+        if not predicate_ids and not context.shared:
             return None
     return CandidateQuery(
         tenant_id=context.who.tenant_id,
@@ -81,6 +86,14 @@ async def _candidate_query(
         include_contradicted=options.include_contradicted,
         max_results=request.max_results,
         depth=options.depth if options.weights.graph > 0 else 0,
+        shared=_shared_query(name, request.relation) if context.shared else None,
+    )
+
+
+def _shared_query(entity: str | None, relation: str | None) -> SharedQuery:
+    """Return what to look for in other projects, where a name has other ids than here."""
+    return SharedQuery(
+        entity=entity, predicate=None if relation is None else encode_reference(predicate_reference(relation))
     )
 
 
@@ -105,7 +118,7 @@ async def _rank(
         and request.entity is None
     )
     card = CardResult()
-    if query.entity_id is not None and request.relation is None and "facts" in request.include:
+    if query.entity_id not in (None, NO_ENTITY) and request.relation is None and "facts" in request.include:
         card = await find_card(
             db, request, entity_id=query.entity_id, use_trust=settings.use_trust, max_age=card_max_age
         )

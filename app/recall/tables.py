@@ -29,6 +29,13 @@ lexical_statistics = Table(
     Column("total_length", BigInteger, nullable=False),
     Column("added", BigInteger, nullable=False, comment="since they were counted"),
     Column("counted_at", DateTime(timezone=True), nullable=False),
+    Column(
+        "invalidations",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="how often units were hidden, restored or erased: a count that began before one is not stored",
+    ),
     PrimaryKeyConstraint("tenant_id", "project_id", "kind"),
     CheckConstraint("kind IN ('note', 'fact', 'object')", name="kind"),
     info={"rls": Rule.PROJECT, "grants": "SELECT"},

@@ -162,7 +162,7 @@ async def _read_notes(db: Database, context: ReadContext, trace: TraceRead) -> d
     ids = [str(result.id) for result in trace.results if result.kind == "note"]
     if not ids or READ_SCOPES["note"] not in context.who.scopes:
         return {}
-    params = {"tenant": context.who.tenant_id, "as_of": context.as_of, "ids": ids}
+    params = {**context.parameters(), "ids": ids}
     return {row["note_id"]: row for row in await look_back(db, context.who, queries.NOTES, params)}
 
 

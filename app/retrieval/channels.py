@@ -1,5 +1,6 @@
 """Channels: find candidates by their words, by their meaning and along the graph, one read for each."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any
@@ -15,8 +16,8 @@ Read = Callable[[str, dict[str, Any]], Awaitable[list[dict[str, Any]]]]
 """Runs a statement with its parameters in the scope of the caller and returns its rows."""
 
 MAX_CHANNEL_LIMIT = 200
-# Notes bring their neighbours along and a vector search is expensive; more candidates find the same results unless
-# many results are asked for.
+# Notes bring their neighbours along and a vector search is expensive; 100 or 200 candidates find the same unless many
+# results are asked for, and take 1.2 and 1.6 times as long (app/docs/recall.md, "Candidates").
 CHANNEL_LIMIT = 50
 GRAPH_LIMIT = 150
 CARD_LIMIT = 3
@@ -53,6 +54,15 @@ def format_ids(ids: Iterable[str]) -> str:
     return f"{{{','.join(ids)}}}"
 
 
+class SharedQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for among the notes and facts that other projects share."""
+
+    entity: str | None = None
+    """Only facts about an entity of this name, in its normal form; and no notes."""
+    predicate: str | None = None
+    """Only facts with this predicate, as resolve_predicates takes it."""
+
+
 class CandidateQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the channels look for."""
 
@@ -74,6 +84,8 @@ class CandidateQuery(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 1
     """How many edges to follow from what was found."""
     max_results: int = 50
+    shared: SharedQuery | None = None
+    """Also what other projects share; None where the caller may not read that."""
 
     @property
     def channel_limit(self) -> int:
@@ -125,8 +137,18 @@ class Channels:
             "wanted": format_ids(terms.hits if among is None else among),
             "reach": NEIGHBOUR_REACH,
         }
-        (row,) = await self._read(queries.FIND_NOTES, params)
-        return NoteCandidates(terms, _decode_windows(row["found"]))
+        if self._query.shared is None or among is not None:
+            (row,) = await self._read(queries.FIND_NOTES, params)
+            return NoteCandidates(terms, _decode_windows(row["found"]))
+        (row,), shared = await asyncio.gather(
+            self._read(queries.FIND_NOTES, params), self._read(queries.FIND_SHARED_NOTES, self._shared(terms))
+        )
+        # Their threads are not read: each is ranked like a note outside of threads.
+        alone = [
+            [msgspec.structs.replace(note, content_terms=None) for note in window]
+            for window in _decode_windows(shared[0]["found"])
+        ]
+        return NoteCandidates(terms, _decode_windows(row["found"]) + alone)
 
     async def link_notes(self, notes: NoteCandidates, *, sources: list[str]) -> None:
         """Add notes that share rare names with these sources, and link them."""
@@ -175,14 +197,29 @@ class Channels:
             "depth": query.depth,
             "notes": format_ids(notes),
         }
-        (row,) = await self._read(queries.FIND_FACTS, params)
-        return FactCandidates(_decode_facts(row["found"]), keep_unmatched=query.entity_id is not None)
+        reads = [self._read(queries.FIND_FACTS, params)]
+        if query.shared is not None:
+            reads.append(self._read(queries.FIND_SHARED_FACTS, self._shared(terms)))
+        found = [row for (row,) in await asyncio.gather(*reads) for row in _decode_facts(row["found"])]
+        return FactCandidates(found, keep_unmatched=query.entity_id is not None)
+
+    def _shared(self, terms: WeightedTerms) -> dict[str, Any]:
+        query, shared = self._query, self._query.shared or SharedQuery()
+        return {
+            **query.fact_parameters(),
+            "terms": terms.terms,
+            "idf": terms.idf,
+            "average": terms.average,
+            "entity": shared.entity,
+            "predicate": shared.predicate,
+            "limit": query.channel_limit,
+        }
 
     async def filter_facts(self, ids: list[str]) -> FactCandidates:
         """Return those of these facts that pass the filters of the query, whatever entity they are about."""
         if not ids:
             return FactCandidates([])
-        query = msgspec.structs.replace(self._query, model_id=None, vector=None, entity_id=None, depth=0)
+        query = msgspec.structs.replace(self._query, model_id=None, vector=None, entity_id=None, depth=0, shared=None)
         terms = WeightedTerms(terms=[], idf=[], total=0, average=1.0, hits=ids)
         found = await Channels(self._read, query).find_facts(terms, nearest=NearestFacts([], []), notes=[])
         return found.among(ids)

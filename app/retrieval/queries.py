@@ -29,6 +29,11 @@ FIND_FACTS = f"""
     SELECT find_facts(
         {READ_CONTEXT}, {FACT_FILTER}, {_TERMS}, {_VECTOR}, %(entity)s::uuid, %(lexical)s::uuid[], %(near)s::uuid[],
         %(notes)s::uuid[], %(cards)s::uuid[], %(depth)s::int, %(graph_limit)s) AS found"""
+# Notes and facts that other projects share.
+FIND_SHARED_NOTES = f"SELECT find_shared_notes({READ_CONTEXT}, {_TERMS}, {_VECTOR}, %(limit)s) AS found"
+FIND_SHARED_FACTS = f"""
+    SELECT find_shared_facts(
+        {READ_CONTEXT}, {FACT_FILTER}, {_TERMS}, {_VECTOR}, %(entity)s, %(predicate)s::json, %(limit)s) AS found"""
 # The vectors of notes and facts that have one, concatenated in half precision.
 VECTORS = """
     SELECT array_agg(e.owner_id::text ORDER BY e.owner_id) AS ids,

@@ -8,6 +8,7 @@ import msgspec
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.errors import BadRequest, Forbidden, NotFound, Unprocessable
 from app.outcomes import Outcome
@@ -16,10 +17,10 @@ from app.tenancy import queries
 from app.tenancy.schemas import (
     SYNONYMS,
     GardenCreate,
-    GardenCreated,
     GardenList,
     GardenPatch,
     GardenRead,
+    GardenWritten,
     MemberList,
     MemberPut,
     MemberRead,
@@ -33,7 +34,7 @@ def _present(row: Row) -> GardenRead:
     return GardenRead(**fields)
 
 
-async def create_garden(session: Session, who: Principal, *, data: GardenCreate) -> Outcome[GardenCreated]:
+async def create_garden(session: Session, who: Principal, *, data: GardenCreate) -> Outcome[GardenWritten]:
     """Create a garden whose first admin is the caller, or raise Conflict when its slug is taken."""
     now = datetime.now(UTC)
     place = {"tenant_id": who.tenant_id, "project_id": require_project(who), "garden_id": new_id()}
@@ -50,20 +51,21 @@ async def create_garden(session: Session, who: Principal, *, data: GardenCreate)
     member = {**place, "agent_id": who.agent_id, "role": "admin", "added_by": who.agent_id, "added_at": now}
     await queries.upsert_member(session, row=member)
     await _record(session, who, "create", garden_id=place["garden_id"])
-    return Outcome(GardenCreated(garden=_present(garden), created=True))
+    return Outcome(GardenWritten(garden=_present(garden), created=True))
 
 
 async def list_gardens(db: Database, who: Principal, *, page: Page) -> GardenList:
     """Return a page of the gardens an agent belongs to, or of all gardens for an admin key, by slug."""
-    statement = queries.select_gardens(
-        tenant_id=who.tenant_id,
-        project_id=require_project(who),
-        member=None if who.is_admin else who.agent_id,
-        after=None if page.after is None else page.after[0],
-        limit=page.limit + 1,
-    )
-    rows, next_cursor = page.cut(await db.fetch(who, statement), key=lambda row: [row["slug"]])
-    return GardenList(gardens=[_present(row) for row in rows], next_cursor=next_cursor)
+    place: dict[str, Any] = {
+        "tenant_id": who.tenant_id,
+        "project_id": require_project(who),
+        "member": None if who.is_admin else who.agent_id,
+    }
+    after = None if page.after is None else page.after[0]
+    found = await db.fetch(who, queries.select_gardens(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["slug"]])
+    total = await page.count_rows(db, who, queries.select_gardens(**place, after=None, limit=COUNT_LIMIT))
+    return GardenList(gardens=[_present(row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def get_garden(db: Database, who: Principal, *, garden_id: UUID) -> GardenRead:
@@ -73,7 +75,7 @@ async def get_garden(db: Database, who: Principal, *, garden_id: UUID) -> Garden
         return _present(garden)
 
 
-async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: GardenPatch) -> GardenRead:
+async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: GardenPatch) -> GardenWritten:
     """Change the name or description of a garden; its scope and slug cannot change."""
     changes: dict[str, Any] = msgspec.structs.asdict(data)
     changes = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
@@ -86,19 +88,19 @@ async def patch_garden(db: Database, who: Principal, *, garden_id: UUID, data: G
             session, tenant_id=who.tenant_id, garden_id=str(garden["garden_id"]), **changes
         )
         await _record(session, who, "update", garden_id=garden_id, fields=sorted(changes))
-        return _present(row)
+        return GardenWritten(garden=_present(row), created=False)
 
 
 async def list_members(db: Database, who: Principal, *, garden_id: UUID, page: Page) -> MemberList:
     """Return a page of a garden's members, by agent id."""
+    place = {"tenant_id": who.tenant_id, "garden_id": str(garden_id)}
+    after = None if page.after is None else page.after[0]
     async with db.tenant(who) as session:
         await _garden_and_role(session, who, garden_id)
-        after = None if page.after is None else page.after[0]
-        found = await session.rows(
-            queries.select_members(tenant_id=who.tenant_id, garden_id=str(garden_id), after=after, limit=page.limit + 1)
-        )
+        found = await session.rows(queries.select_members(**place, after=after, limit=page.limit + 1))
     rows, next_cursor = page.cut(found, key=lambda row: [row["agent_id"]])
-    return MemberList(members=[MemberRead(**row) for row in rows], next_cursor=next_cursor)
+    total = await page.count_rows(db, who, queries.select_members(**place, after=None, limit=COUNT_LIMIT))
+    return MemberList(members=[MemberRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def put_member(

@@ -26,6 +26,7 @@ from app.access import (
     parse_user_id,
 )
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.scope import CROSS_PROJECT, Scope
 from app.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
@@ -189,9 +190,11 @@ async def list_keys(db: Database, who: Principal, *, tenant_id: str | None, page
     """Return a page of the keys the caller can reach, oldest first, revoked ones included."""
     scope = acting_scope(who, tenant_id)
     after = None if page.after is None else page.after[0]
-    statement = queries.select_keys(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
-    rows, next_cursor = page.cut(await db.fetch(scope, statement), key=lambda row: [str(row["key_id"])])
-    return KeyList(keys=[_present(row) for row in rows], next_cursor=next_cursor)
+    place = {"tenant_id": scope.tenant_id}
+    found = await db.fetch(scope, queries.select_keys(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [str(row["key_id"])])
+    total = await page.count_rows(db, scope, queries.select_keys(**place, after=None, limit=COUNT_LIMIT))
+    return KeyList(keys=[_present(row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def revoke_key(db: Database, who: Principal, *, tenant_id: str | None, key_id: UUID) -> None:

@@ -14,6 +14,7 @@ from app.tenancy.tables import api_keys, garden_members, gardens, platform_keys,
 
 # List all tenants, for the platform key and the command line.
 LIST_TENANTS = "SELECT * FROM list_tenants(%s, %s)"
+COUNT_TENANTS = "SELECT count(*) AS counted FROM list_tenants(%s, %s)"
 # Create the branch `main` of a project, or of the tenant itself, where it is missing.
 MAIN_BRANCH = text("SELECT ensure_main_branch(:project)")
 # Whether any key of the installation has an id.

@@ -17,10 +17,10 @@ from app.paging import Page
 from app.tenancy import gardens, keys, settings, tenants
 from app.tenancy.schemas import (
     GardenCreate,
-    GardenCreated,
     GardenList,
     GardenPatch,
     GardenRead,
+    GardenWritten,
     KeyCreate,
     KeyIssued,
     KeyList,
@@ -29,10 +29,9 @@ from app.tenancy.schemas import (
     MemberPut,
     MemberSet,
     ProjectCreate,
-    ProjectCreated,
     ProjectList,
     ProjectPatch,
-    ProjectRead,
+    ProjectWritten,
     TenantCreate,
     TenantCreated,
     TenantList,
@@ -43,7 +42,7 @@ from app.tenancy.settings import PipelineSettings
 from app.web.auth import Access
 from app.web.idempotency import encode_outcome
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 PLATFORM = Access(work="admin", kinds=("platform",), project=False)
 ADMIN = Access(work="admin", kinds=("admin", "platform"), scopes=("admin",), project=False)
@@ -85,9 +84,13 @@ async def create_tenant(
 
 
 @get("/admin/tenants", opt={"access": PLATFORM}, summary="List tenants", tags=["administration"])
-async def list_tenants(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> TenantList:
+async def list_tenants(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> TenantList:
     """List all tenants, with the platform key."""
-    return await tenants.list_tenants(db, page=Page(cursors, who, "tenants", limit=limit, cursor=cursor))
+    return await tenants.list_tenants(
+        db, page=Page(cursors, who, "tenants", limit=limit, cursor=cursor, include_total=include_total)
+    )
 
 
 @post(
@@ -95,11 +98,11 @@ async def list_tenants(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cu
     opt={"access": ADMIN},
     summary="Create a project",
     tags=["administration"],
-    responses=also(200, ProjectCreated, "It already existed."),
+    responses=also(200, ProjectWritten, "It already existed."),
 )
 async def create_project(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ProjectCreate]
-) -> Response[ProjectCreated]:
+) -> Response[ProjectWritten]:
     """Create a project. 201 when it was created, 200 when it already existed. An admin key bound to a project cannot
     create another."""
     scope = acting_scope(who, data.tenant_id)
@@ -108,15 +111,21 @@ async def create_project(
 
 @get("/admin/projects", opt={"access": ADMIN}, summary="List projects", tags=["administration"])
 async def list_projects(
-    db: Db, who: Who, cursors: Cursors, tenant_id: TenantFilter = None, limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    tenant_id: TenantFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ProjectList:
     """List the projects the key can reach."""
-    page = Page(cursors, who, "projects", limit=limit, cursor=cursor, tenant_id=tenant_id)
+    page = Page(cursors, who, "projects", limit=limit, cursor=cursor, include_total=include_total, tenant_id=tenant_id)
     return await tenants.list_projects(db, who, tenant_id=tenant_id, page=page)
 
 
 @patch("/admin/projects/{project_id:str}", opt={"access": ADMIN}, summary="Change a project", tags=["administration"])
-async def patch_project(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[ProjectPatch]) -> ProjectRead:
+async def patch_project(db: Db, who: Who, project_id: FromPath[str], data: JSONBody[ProjectPatch]) -> ProjectWritten:
     """Change its name, how far back its history can be read, its language, and how source trust is used."""
     return await tenants.patch_project(db, who, project_id=project_id, data=data)
 
@@ -160,10 +169,16 @@ async def create_key(
 
 @get("/admin/keys", opt={"access": ADMIN}, summary="List keys", tags=["administration"])
 async def list_keys(
-    db: Db, who: Who, cursors: Cursors, tenant_id: TenantFilter = None, limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    tenant_id: TenantFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> KeyList:
     """List the keys the caller can reach, revoked ones included. Secrets are not stored and never returned."""
-    page = Page(cursors, who, "keys", limit=limit, cursor=cursor, tenant_id=tenant_id)
+    page = Page(cursors, who, "keys", limit=limit, cursor=cursor, include_total=include_total, tenant_id=tenant_id)
     return await keys.list_keys(db, who, tenant_id=tenant_id, page=page)
 
 
@@ -201,15 +216,19 @@ async def rotate_key(
 @post("/gardens", opt={"access": WRITE}, summary="Create a garden", tags=["gardens"])
 async def create_garden(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[GardenCreate]
-) -> Response[GardenCreated]:
+) -> Response[GardenWritten]:
     """Create a garden. The caller becomes its first admin. Its scope cannot be changed later."""
     return respond(await idempotent.run(db, who, lambda session: gardens.create_garden(session, who, data=data)))
 
 
 @get("/gardens", opt={"access": READ}, summary="List gardens", tags=["gardens"])
-async def list_gardens(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> GardenList:
+async def list_gardens(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> GardenList:
     """List the gardens the agent is a member of, or all gardens of the project for an admin key."""
-    return await gardens.list_gardens(db, who, page=Page(cursors, who, "gardens", limit=limit, cursor=cursor))
+    return await gardens.list_gardens(
+        db, who, page=Page(cursors, who, "gardens", limit=limit, cursor=cursor, include_total=include_total)
+    )
 
 
 @get("/gardens/{garden_id:uuid}", opt={"access": READ}, summary="Read a garden", tags=["gardens"])
@@ -219,17 +238,23 @@ async def get_garden(db: Db, who: Who, garden_id: FromPath[UUID]) -> GardenRead:
 
 
 @patch("/gardens/{garden_id:uuid}", opt={"access": WRITE}, summary="Change a garden", tags=["gardens"])
-async def patch_garden(db: Db, who: Who, garden_id: FromPath[UUID], data: JSONBody[GardenPatch]) -> GardenRead:
+async def patch_garden(db: Db, who: Who, garden_id: FromPath[UUID], data: JSONBody[GardenPatch]) -> GardenWritten:
     """Change its name or description. Only for admins of the garden."""
     return await gardens.patch_garden(db, who, garden_id=garden_id, data=data)
 
 
 @get("/gardens/{garden_id:uuid}/members", opt={"access": READ}, summary="List members", tags=["gardens"])
 async def list_members(
-    db: Db, who: Who, cursors: Cursors, garden_id: FromPath[UUID], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    garden_id: FromPath[UUID],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> MemberList:
     """List the members of a garden with their roles."""
-    page = Page(cursors, who, "members", limit=limit, cursor=cursor, garden_id=garden_id)
+    page = Page(cursors, who, "members", limit=limit, cursor=cursor, include_total=include_total, garden_id=garden_id)
     return await gardens.list_members(db, who, garden_id=garden_id, page=page)
 
 

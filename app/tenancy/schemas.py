@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.access import MAX_USER_LENGTH
+from app.paging import Total
 
 Slug = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$(?!\n)", description="a-z, 0-9, _ and -, at most 63.")]
 GardenSlug = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)", description="a-z, 0-9 and -, at most 63.")]
@@ -69,6 +70,7 @@ class TenantCreated(Read, frozen=True, kw_only=True):
 class TenantList(Read, frozen=True, kw_only=True):
     tenants: list[TenantRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class ProjectCreate(Create, frozen=True, kw_only=True):
@@ -126,7 +128,7 @@ class ProjectPatch(Create, frozen=True, kw_only=True):
     """Only for the platform key, which belongs to no tenant."""
 
 
-class ProjectCreated(Read, frozen=True, kw_only=True):
+class ProjectWritten(Read, frozen=True, kw_only=True):
     project: ProjectRead
     created: bool
 
@@ -134,6 +136,7 @@ class ProjectCreated(Read, frozen=True, kw_only=True):
 class ProjectList(Read, frozen=True, kw_only=True):
     projects: list[ProjectRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class RateLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -195,6 +198,7 @@ class KeyIssued(Read, frozen=True, kw_only=True):
 class KeyList(Read, frozen=True, kw_only=True):
     keys: list[KeyRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class KeyRotate(Create, frozen=True, kw_only=True):
@@ -238,7 +242,7 @@ class GardenRead(Read, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class GardenCreated(Read, frozen=True, kw_only=True):
+class GardenWritten(Read, frozen=True, kw_only=True):
     garden: GardenRead
     created: bool
 
@@ -246,6 +250,7 @@ class GardenCreated(Read, frozen=True, kw_only=True):
 class GardenList(Read, frozen=True, kw_only=True):
     gardens: list[GardenRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class MemberPut(Create, frozen=True, kw_only=True):
@@ -267,3 +272,4 @@ class MemberSet(Read, frozen=True, kw_only=True):
 class MemberList(Read, frozen=True, kw_only=True):
     members: list[MemberRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -6,6 +6,7 @@ import msgspec
 
 from app.access import Principal, acting_scope
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.scope import Scope
 from app.errors import BadRequest, Forbidden, NotFound
@@ -16,11 +17,11 @@ from app.paging import Page
 from app.tenancy import queries
 from app.tenancy.schemas import (
     ProjectCreate,
-    ProjectCreated,
     ProjectList,
     ProjectPatch,
     ProjectRead,
     ProjectSettings,
+    ProjectWritten,
     TenantCreate,
     TenantCreated,
     TenantList,
@@ -48,10 +49,11 @@ async def list_tenants(db: Database, *, page: Page) -> TenantList:
     rows, next_cursor = page.cut(
         await db.call(queries.LIST_TENANTS, (after, page.limit + 1)), key=lambda row: [row["tenant_id"]]
     )
-    return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor)
+    total = await page.count(lambda: db.call(queries.COUNT_TENANTS, (None, COUNT_LIMIT)))
+    return TenantList(tenants=[TenantRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
-async def create_project(session: Session, who: Principal, *, data: ProjectCreate) -> Outcome[ProjectCreated]:
+async def create_project(session: Session, who: Principal, *, data: ProjectCreate) -> Outcome[ProjectWritten]:
     """Create a project, or return the one that has this id; a key bound to a project can create no other."""
     if who.key_project is not None and data.project_id != who.key_project:
         raise Forbidden(f"This key is bound to project {who.key_project}.", code="project_forbidden")
@@ -63,7 +65,7 @@ async def create_project(session: Session, who: Principal, *, data: ProjectCreat
         details = {"action": "project_create", "project_id": data.project_id}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)
     is_new = created is not None
-    return Outcome(ProjectCreated(project=present_project(found), created=is_new), created=is_new)
+    return Outcome(ProjectWritten(project=present_project(found), created=is_new), created=is_new)
 
 
 def present_project(row: Row) -> ProjectRead:
@@ -73,7 +75,7 @@ def present_project(row: Row) -> ProjectRead:
     return ProjectRead(**fields)
 
 
-async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectRead:
+async def patch_project(db: Database, who: Principal, *, project_id: str, data: ProjectPatch) -> ProjectWritten:
     """Change the name and settings of a project that are given, or raise NotFound."""
     scope = acting_scope(who, data.tenant_id)
     if who.key_project not in (None, project_id):
@@ -107,13 +109,15 @@ async def patch_project(db: Database, who: Principal, *, project_id: str, data: 
             await enqueue(session, place, job=NewJob(kind="reindex", payload={}, dedupe_key="reindex"))
         details = {"action": "project_change", "project_id": project_id, "changed": sorted(changes)}
         await audit.record(session, "admin_action", key_id=who.key_id, **details)
-    return present_project(row)
+    return ProjectWritten(project=present_project(row), created=False)
 
 
 async def list_projects(db: Database, who: Principal, *, tenant_id: str | None, page: Page) -> ProjectList:
     """Return a page of the projects the caller can reach, by id."""
     scope = acting_scope(who, tenant_id)
     after = None if page.after is None else page.after[0]
-    statement = queries.select_projects(tenant_id=scope.tenant_id, after=after, limit=page.limit + 1)
-    rows, next_cursor = page.cut(await db.fetch(scope, statement), key=lambda row: [row["project_id"]])
-    return ProjectList(projects=[present_project(row) for row in rows], next_cursor=next_cursor)
+    place = {"tenant_id": scope.tenant_id}
+    found = await db.fetch(scope, queries.select_projects(**place, after=after, limit=page.limit + 1))
+    rows, next_cursor = page.cut(found, key=lambda row: [row["project_id"]])
+    total = await page.count_rows(db, scope, queries.select_projects(**place, after=None, limit=COUNT_LIMIT))
+    return ProjectList(projects=[present_project(row) for row in rows], next_cursor=next_cursor, total=total)

@@ -114,6 +114,7 @@ EXAMPLES: dict[str, Any] = {
         "include": {"object": ["title", "properties.summary"], "edge": ["type"]},
     },
     "POST /v1/graph/traverse": {"root_ids": [OBJECT_ID], "max_depth": 3, "limit": 50},
+    "POST /v1/lint": {"checks": ["stale", "contradictions"], "limit": 100},
     "POST /v1/reviews/{review_id}/approve": {"reason": "she confirmed it"},
     "POST /v1/reviews/{review_id}/reject": {"reason": "a misunderstanding"},
     "PUT /v1/projects/{project_id}/settings": {"enabled": True, "shadow_mode": True, "extraction_model": "qwen3:4b"},

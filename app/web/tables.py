@@ -63,3 +63,14 @@ service_secrets = Table(
     PrimaryKeyConstraint("name"),
     info={"grants": "SELECT"},
 )
+
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("purpose", Text, nullable=False, comment="what the key signs: receipts"),
+    Column("seed", LargeBinary, nullable=False, comment="of an Ed25519 key; only functions of the owner read it"),
+    Column("public_key", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("purpose"),
+    CheckConstraint("octet_length(seed) = 32 AND octet_length(public_key) = 32", name="length"),
+    info={"grants": "SELECT (purpose), SELECT (public_key)"},
+)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from tests.bench.database import bench_database
 from tests.bench.facts import read_beside_history, write_rates
+from tests.bench.forgetting import forgetting
 from tests.bench.graph import neighbors
 from tests.bench.ground_floor import hot_read, http_rates, queue_rates
 from tests.bench.history import hidden_or_never, look_back
@@ -32,6 +34,7 @@ BENCHES: dict[str, Callable[..., list[Figure]]] = {
     "lexical": lexical,
     "vectors": vectors,
     "pipeline": pipeline,
+    "forgetting": forgetting,
 }
 
 
@@ -45,7 +48,8 @@ def main() -> int:
     figures: list[Figure] = []
     with bench_database() as database:
         for name in options.names or BENCHES:
-            print(f"... {name}", file=sys.stderr, flush=True)
+            # Others on the same machine make every figure worse.
+            print(f"... {name} (load {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
             figures += BENCHES[name](database, rounds=options.rounds)
     print_table(figures)
     options.out.mkdir(exist_ok=True)

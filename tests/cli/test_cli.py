@@ -108,7 +108,8 @@ def test_the_doctor_finds_a_healthy_database_healthy(database: TestDatabase) -> 
 
 def test_the_doctor_tells_which_secrets_the_database_keeps(database: TestDatabase) -> None:
     stored = run(database, "doctor")["checks"][-1]["found"]
-    assert "SIGNING_KEY, CURSOR_SECRET; better set them" in stored
+    assert "the database signs receipts, with a key that the service's role cannot read" in stored
+    assert "that role can read it; better set CURSOR_SECRET" in stored
     key, secret = "c2l4dGVlbiBieXRlcyB0d2ljZSBmb3IgMzIgYnl0ZXM=", "a-secret-of-the-tests-0123456789"
     found = run(database, "doctor", SIGNING_KEY=key, CURSOR_SECRET=secret)["checks"][-1]["found"]
     assert found == "in the environment, not in the database"

@@ -98,6 +98,7 @@ def _forget() -> None:
     for cached in (
         migrations.known_revisions,
         functions.function_files,
+        functions.owner_functions,
         functions.schema_functions,
         functions.all_functions,
         functions.functions_hash,

@@ -1,5 +1,6 @@
 """The service refuses to start when the database does not enforce exactly what it relies on, and names the culprit."""
 
+import httpx
 import psycopg
 import pytest
 
@@ -173,8 +174,6 @@ def test_switched_off_it_only_warns(fresh_database: TestDatabase) -> None:
 def test_drift_while_running_shows_in_readiness(fresh_database: TestDatabase) -> None:
     import time
 
-    import httpx
-
     with start_service(fresh_database.url("app")) as service:
         with psycopg.connect(fresh_database.superuser, autocommit=True) as connection:
             connection.execute("CREATE POLICY helpful ON gardens USING (true)")
@@ -199,6 +198,9 @@ def test_what_drifted_can_be_repaired(fresh_database: TestDatabase) -> None:
             f"GRANT TRUNCATE ON jobs TO {APP_ROLE}",
             f"GRANT SELECT ON platform_keys TO {APP_ROLE}",
             f"REVOKE SELECT ON service_secrets FROM {APP_ROLE}",
+            f"GRANT SELECT (seed) ON signing_keys TO {APP_ROLE}",
+            f"REVOKE SELECT (public_key) ON signing_keys FROM {APP_ROLE}",
+            f"GRANT EXECUTE ON FUNCTION ed25519_sign TO {APP_ROLE}",
             "ALTER FUNCTION lease_jobs RESET search_path",
             "CREATE OR REPLACE FUNCTION list_tenants(p_after text, p_limit int) RETURNS TABLE (tenant_id text, "
             "name text, created_at timestamptz) LANGUAGE sql SECURITY DEFINER AS $$SELECT 'x', 'y', now()$$",
@@ -207,7 +209,7 @@ def test_what_drifted_can_be_repaired(fresh_database: TestDatabase) -> None:
     assert serve(fresh_database.url("app"))[0] == 1
     repaired = palimpsest("migrate", "--repair", DATABASE_MIGRATION_URL=fresh_database.url("superuser"))
     assert repaired.returncode == 0, repaired.stderr
-    with start_service(fresh_database.url("app")):
-        pass
+    with start_service(fresh_database.url("app")) as service:
+        assert httpx.get(f"{service.url}/.well-known/palimpsest").status_code == 200
     report = palimpsest("doctor", DATABASE_URL=fresh_database.url("app"))
     assert "everything is in order" in report.stdout

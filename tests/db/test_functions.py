@@ -29,6 +29,7 @@ DRIFTS = [
     "ALTER FUNCTION queue_metrics() SET work_mem = '1MB'",
     "GRANT EXECUTE ON FUNCTION queue_metrics() TO PUBLIC",
     "REVOKE EXECUTE ON FUNCTION queue_metrics() FROM palimpsest_app",
+    "GRANT EXECUTE ON FUNCTION ed25519_sign TO palimpsest_app",
     "CREATE FUNCTION queue_metrics(int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
     "CREATE FUNCTION stale(int) RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'",
     "CREATE PROCEDURE stale(int) LANGUAGE sql AS 'SELECT 1'",

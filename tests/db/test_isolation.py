@@ -256,18 +256,20 @@ def test_rows_of_another_tenant_cannot_be_touched(
     database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str
 ) -> None:
     with psycopg.connect(database.app) as connection:
-        for reach in ("", "cross_project", "legal_hold"):
+        for reach in ("", "cross_project", "shared", "legal_hold"):
             scope(connection, ALPHA, ONE, reach)
             attack(connection, table, filled[table, BETA, ONE])
             connection.rollback()
 
 
 @pytest.mark.parametrize("table", [name for name, rule in tenant_rules(load_metadata()).items() if rule != Rule.TENANT])
+@pytest.mark.parametrize("reach", ["", "shared"])
 def test_rows_of_another_project_cannot_be_touched(
-    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str
+    database: TestDatabase, filled: dict[tuple[str, str, str], dict[str, Any]], table: str, reach: str
 ) -> None:
+    """With reach shared neither: these rows are not shared, and no name is readable but through one that is."""
     with psycopg.connect(database.app) as connection:
-        scope(connection, ALPHA, ONE)
+        scope(connection, ALPHA, ONE, reach)
         attack(connection, table, filled[table, ALPHA, TWO])
 
 

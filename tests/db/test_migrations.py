@@ -4,6 +4,7 @@ import re
 
 import psycopg
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from psycopg.conninfo import make_conninfo
 
 from app.db import migrations
@@ -84,6 +85,19 @@ def test_names_get_their_new_normal_form_and_collisions_stay_apart(fresh_databas
         jobs = connection.execute("SELECT kind, project_id FROM jobs").fetchall()
     assert [name for (name,) in shown] == ["al\u200bice", "ｂｏｂ", "ｃleo"]
     assert jobs == [("reindex", "default")]
+
+
+def test_the_key_of_receipts_stays_the_same(fresh_database: TestDatabase) -> None:
+    old, new = "SELECT secret FROM service_secrets WHERE name = 'signing'", "SELECT seed, public_key FROM signing_keys"
+    ((seed, public_key),) = query(fresh_database.superuser, new)
+    assert query(fresh_database.superuser, old) == []
+    assert isinstance(seed, bytes)
+    assert Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw() == public_key
+    migrations.downgrade(fresh_database.superuser, "0009_conflict_space")
+    assert query(fresh_database.superuser, old) == [(seed,)]
+    migrations.upgrade(fresh_database.superuser)
+    assert query(fresh_database.superuser, new) == [(seed, public_key)]
+    assert query(fresh_database.superuser, old) == []
 
 
 def test_tables_in_code_and_in_the_database_agree(database: TestDatabase) -> None:

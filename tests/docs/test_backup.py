@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -148,6 +149,7 @@ def test_a_backup_is_restored_on_an_empty_server(
         assert "everything is in order" in ran.stdout
         assert count_rows(restored) == source_database.tables
         isolation_holds(restored, source_database.tables)
+        the_key_is_kept(restored, source_database.database)
         with start_service(service_url) as running:
             answers_with(running.url, source_database)
     finally:
@@ -164,6 +166,21 @@ def isolation_holds(restored: str, rows: dict[str, int]) -> None:
         assert sum(rows[name] > 0 for (name,) in guarded) > 5
         for (name,) in guarded:
             assert connection.execute(f'SELECT count(*) FROM "{name}"'.encode()).fetchone() == (0,), name
+
+
+def the_key_is_kept(restored: str, database: TestDatabase) -> None:
+    """Checks that receipts are signed by the same key as before, which the service's role still cannot read."""
+    keys: list[Any] = []
+    for conninfo in (database.superuser, restored):
+        with psycopg.connect(conninfo) as connection:
+            keys.append(connection.execute("SELECT seed, public_key FROM signing_keys").fetchall())
+    assert keys[0] == keys[1]
+    with psycopg.connect(make_conninfo(restored, user="palimpsest_app"), autocommit=True) as connection:
+        assert connection.execute("SELECT public_key FROM signing_keys").fetchall() == [keys[0][0][1:]]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for table signing_keys"):
+            connection.execute("SELECT seed FROM signing_keys")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for function ed25519_sign"):
+            connection.execute("SELECT ed25519_sign('', '', '')")
 
 
 def answers_with(url: str, made: Source) -> None:

@@ -1,6 +1,5 @@
 """What the tests of documents share: a small web, a service that may fetch from it, and a worker beside it."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,10 +8,13 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests import commands
+from tests.commands import ForkedProcess
 from tests.conftest import PLATFORM_KEY, TestDatabase
 from tests.documents.web import Web, serve_web
 from tests.facts.conftest import admin, elsewhere, keys, rival, robin, superuser, wren  # noqa: F401
-from tests.service import RunningService, spawn, start_service, stop
+from tests.service import RunningService, stop
+from tests.shared_installation import SharedInstallation
 
 INTRANET = {"DOCUMENT_FETCH_NETWORKS": "127.0.0.2/32", "DOCUMENT_FETCH_SECONDS": "8"}
 
@@ -24,22 +26,21 @@ def web() -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
-def service(database: TestDatabase) -> Iterator[RunningService]:
-    with start_service(database.url("app"), PLATFORM_KEY=PLATFORM_KEY, **INTRANET) as running:
-        yield running
+def service(database: TestDatabase, installation: SharedInstallation) -> RunningService:
+    return installation.service(PLATFORM_KEY=PLATFORM_KEY, **INTRANET)
 
 
 @pytest.fixture(scope="module")
 def start_worker(
     database: TestDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+) -> Iterator[Callable[..., ForkedProcess]]:
     """Starts workers; those that still run at the end are stopped."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[ForkedProcess] = []
 
-    def start(**variables: str) -> subprocess.Popen[bytes]:
+    def start(**variables: str) -> ForkedProcess:
         log = tmp_path_factory.mktemp("worker") / "log"
         settings = {"DATABASE_URL": database.url("app"), "POLL_SECONDS": "0.1", **INTRANET, **variables}
-        started.append(spawn("worker", log=log, **settings))
+        started.append(commands.start_worker(log=log, **settings))
         return started[-1]
 
     yield start
@@ -48,7 +49,7 @@ def start_worker(
 
 
 @pytest.fixture(scope="module")
-def worker(start_worker: Callable[..., subprocess.Popen[bytes]]) -> None:
+def worker(start_worker: Callable[..., ForkedProcess]) -> None:
     """A real worker on this module's database."""
     start_worker()
 

@@ -1,7 +1,6 @@
 """What can go wrong while documents are read: each ends done or failed, says why, and the queue goes on."""
 
 import base64
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,13 +10,14 @@ import httpx
 import psycopg
 import pytest
 
+from tests.commands import ForkedProcess
 from tests.documents.conftest import ingested, notes_of, post, read, until_ended, words
 from tests.documents.files import bomb_pdf, make_pdf
 from tests.documents.web import Web
 
 SETTINGS = "/v1/projects/default/settings"
 Superuser = psycopg.Connection[dict[str, Any]]
-Start = Callable[..., subprocess.Popen[bytes]]
+Start = Callable[..., ForkedProcess]
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,9 +28,10 @@ from app.notes.service import create_notes
 from app.providers.base import Embedder
 from app.providers.fake import FakeEmbedder
 from app.tenancy.schemas import ProjectCreate, TenantCreate
-from tests.conftest import TestDatabase
+from tests.conftest import TestDatabase, cloned
 from tests.erasure.conftest import worker  # noqa: F401
 from tests.facts.conftest import admin, keys, rival, robin, superuser  # noqa: F401
+from tests.shared_installation import SharedInstallation
 
 ROBIN = Principal(
     tenant_id="acme",
@@ -159,14 +160,30 @@ class Bench:
             await self.drained()
 
 
+@pytest.fixture(scope="session")
+def fake_installation(superuser_conninfo: str, template: str, app_password: str) -> Iterator[SharedInstallation]:
+    """A database with a fake model alone, which tests use one after the other."""
+
+    @contextmanager
+    def with_fake_model() -> Iterator[TestDatabase]:
+        with cloned(superuser_conninfo, template, app_password) as made:
+            with psycopg.connect(made.superuser, autocommit=True) as connection:
+                connection.execute(ONLY_FAKE.encode())
+            yield made
+
+    shared = SharedInstallation(with_fake_model)
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-async def bench(fresh_database: TestDatabase) -> AsyncIterator[Bench]:
-    db = open_database(fresh_database.settings())
+async def bench(fake_installation: SharedInstallation) -> AsyncIterator[Bench]:
+    database = fake_installation.database()
+    db = open_database(database.settings())
     await db.open()
     await create_tenant(db, TenantCreate(tenant_id="acme"))
     await create_project(db, ProjectCreate(tenant_id="acme", project_id="default"))
     kind = psycopg.Connection[dict[str, Any]]
-    with kind.connect(fresh_database.superuser, autocommit=True, row_factory=dict_row) as past_it:
-        past_it.execute(ONLY_FAKE.encode())
-        yield Bench(fresh_database, db, past_it)
+    with kind.connect(database.superuser, autocommit=True, row_factory=dict_row) as past_it:
+        yield Bench(database, db, past_it)
     await db.close()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.commands import start_worker
 from tests.conftest import TestDatabase
 from tests.facts.conftest import (  # noqa: F401
     admin,
@@ -14,13 +15,13 @@ from tests.facts.conftest import (  # noqa: F401
     superuser,
     wren,
 )
-from tests.service import spawn, stop
+from tests.service import stop
 
 
 @pytest.fixture(scope="module")
 def worker(database: TestDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A real worker on this module's database."""
     log = tmp_path_factory.mktemp("worker") / "log"
-    process = spawn("worker", log=log, DATABASE_URL=database.url("app"), POLL_SECONDS="0.1")
+    process = start_worker(log=log, DATABASE_URL=database.url("app"), POLL_SECONDS="0.1")
     yield
     stop(process)

@@ -289,6 +289,25 @@ def test_erasing_one_scope_leaves_the_others(robin: httpx.Client, admin: httpx.C
     assert error(robin.get(f"/v1/facts/{private['fact_id']}")) == (404, "fact_not_found")
 
 
+def test_texts_of_mentions_are_destroyed(
+    robin: httpx.Client, admin: httpx.Client, superuser: psycopg.Connection[Any], worker: None
+) -> None:
+    name = new("Zoltan")
+    company = f"{name.upper()} Limited"
+    told, changed = note(robin, content=f"{name} works here"), note(robin, content=f"{company} pays well")
+    fact(robin, name, new("p"), "x", evidence=[told])
+    named = fact(robin, f"{name} Limited", new("p"), "x", evidence=[changed])["subject"]["entity_id"]
+    texts = "SELECT mention FROM note_entity_mentions WHERE note_id = ANY (%s) ORDER BY note_id"
+    assert [row["mention"] for row in superuser.execute(texts, ([told, changed],))] == [name, company]
+    # Neither the note nor its history names it any more.
+    assert robin.patch(f"/v1/notes/{changed}", json={"content": new("silent"), "reason": "tact"}).status_code == 200
+    superuser.execute("DELETE FROM memory_history WHERE note_id = %s", (changed,))
+    receipt = until_erased(admin, tombstone(admin, name, erase=True))["receipt"]
+    assert (receipt["destroyed"]["mention_texts"], receipt["destroyed"]["note_entity_mentions"]) == (1, 1)
+    assert superuser.execute(texts, ([told, changed],)).fetchall() == [{"mention": None}]
+    assert [item["entity_id"] for item in robin.get(f"/v1/notes/{changed}").json()["mentions"]] == [named]
+
+
 def test_notes_that_only_name_it_can_be_kept(robin: httpx.Client, admin: httpx.Client, worker: None) -> None:
     name = new("Common Name")
     kept, linked = note(robin, content=f"{name} is a common name"), note(robin, content=f"{name}, that one")

@@ -1,8 +1,6 @@
 """A service, a worker and a scripted model for the pipeline; every test has a tenant and a model of its own."""
 
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,33 +12,29 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from tests.commands import ForkedProcess, killed_worker
 from tests.conftest import Tenancy, TestDatabase
 from tests.extraction.model_server import ModelServer, Script, model_server
-from tests.service import ROOT, RunningService, clean_environment, start_service
+from tests.service import RunningService
+from tests.shared_installation import SharedInstallation
 
 ENDED = {"completed", "failed", "dead", "cancelled"}
 
 
 @contextmanager
-def worker_process(database: TestDatabase, models: ModelServer, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker_process(database: TestDatabase, models: ModelServer, **variables: str) -> Iterator[ForkedProcess]:
     """A worker that asks the scripted models; killed at the end."""
-    environment = clean_environment(
-        **{
-            "DATABASE_URL": database.url("app"),
-            "OLLAMA_URL": models.url,
-            "OPENAI_BASE_URL": f"{models.url}/v1",
-            "LEASE_SECONDS": "2",
-            "POLL_SECONDS": "0.2",
-            "LOG_LEVEL": "error",
-            **variables,
-        }
-    )
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], cwd=ROOT, env=environment)
-    try:
+    settings = {
+        "DATABASE_URL": database.url("app"),
+        "OLLAMA_URL": models.url,
+        "OPENAI_BASE_URL": f"{models.url}/v1",
+        "LEASE_SECONDS": "2",
+        "POLL_SECONDS": "0.2",
+        "LOG_LEVEL": "error",
+        **variables,
+    }
+    with killed_worker(**settings) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +44,8 @@ def models() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(scope="module")
-def running(database: TestDatabase) -> Iterator[RunningService]:
-    with start_service(database.url("app"), LOG_LEVEL="warning") as service:
-        yield service
+def running(database: TestDatabase, installation: SharedInstallation) -> RunningService:
+    return installation.service(LOG_LEVEL="warning")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +63,7 @@ class Project:
     model: str
     agent: httpx.Client
     admin: httpx.Client
-    database: TestDatabase
+    tenancy: Tenancy
     models: ModelServer
 
     def script(self, script: Script) -> None:
@@ -110,7 +103,9 @@ class Project:
 
     def rows(self, query: str, *params: Any) -> list[dict[str, Any]]:
         """What the database has, past all policies."""
-        with psycopg.Connection[dict[str, Any]].connect(self.database.superuser, row_factory=dict_row) as connection:
+        with psycopg.Connection[dict[str, Any]].connect(
+            self.tenancy.database.superuser, row_factory=dict_row
+        ) as connection:
             return connection.execute(query.encode(), params).fetchall()
 
     def asked(self) -> list[Any]:
@@ -119,12 +114,11 @@ class Project:
 
 @pytest.fixture
 def make_project(
-    database: TestDatabase, models: ModelServer, working: RunningService, as_client: Callable[..., httpx.Client]
+    tenancy: Tenancy, models: ModelServer, working: RunningService, as_client: Callable[..., httpx.Client]
 ) -> Callable[..., Project]:
     """Makes projects whose pipeline is on, unless the settings say otherwise."""
 
     def make(**settings: Any) -> Project:
-        tenancy = Tenancy(database)
         tenant = f"t{secrets.token_hex(5)}"
         tenancy.tenant(tenant)
         project = Project(
@@ -132,7 +126,7 @@ def make_project(
             model=f"m{secrets.token_hex(5)}",
             agent=as_client(tenancy.key(tenant, agent_id="robin", rate_limits={"write": 0, "read": 0})),
             admin=as_client(tenancy.key(tenant, kind="admin", agent_id="boss"), project="default"),
-            database=database,
+            tenancy=tenancy,
             models=models,
         )
         project.set(**{"enabled": True, "extraction_model": project.model, **settings})

@@ -179,7 +179,7 @@ def test_a_note_that_was_deleted_before_it_was_read_is_read_when_it_comes_back(p
     assert project.job(made["job_id"])["result"] == {"skipped": "note_gone"}
     assert project.derived() == []
     back = project.agent.post(f"{path}/recover", json={"reason": "no mistake"})
-    assert back.json()["extraction_status"] == "pending"
+    assert back.json()["note"]["extraction_status"] == "pending"
     deadline = time.monotonic() + 60
     while not project.derived():
         assert time.monotonic() < deadline
@@ -278,7 +278,7 @@ def test_no_model_call_inside_a_transaction(project: Project) -> None:
     time.sleep(0.3)
     open_seconds: list[float] = []
     write_seconds: list[float] = []
-    with psycopg.connect(project.database.superuser, autocommit=True) as connection:
+    with psycopg.connect(project.tenancy.database.superuser, autocommit=True) as connection:
         while time.monotonic() - asked_at < 0.6 * MODEL_SECONDS:
             number = len(write_seconds)
             started = time.monotonic()

@@ -52,7 +52,9 @@ def replacing(action: str, old: str, new: str, **fields: Any) -> Script:
 def contents(project: Project) -> dict[str, list[Any]]:
     """Every row of every table of the tenant, but for bookkeeping."""
     found: dict[str, list[Any]] = {}
-    with psycopg.Connection[dict[str, Any]].connect(project.database.superuser, row_factory=dict_row) as connection:
+    with psycopg.Connection[dict[str, Any]].connect(
+        project.tenancy.database.superuser, row_factory=dict_row
+    ) as connection:
         tables = connection.execute(
             "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' "
             "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
@@ -232,7 +234,7 @@ def test_full_mode_delete_is_recoverable_and_takes_back_what_rests_on_it(make_pr
     assert project.derived() == []
     assert project.agent.get(f"/v1/facts/{fact['fact_id']}").json()["retracted_at"] is not None
     back = project.agent.post(f"/v1/notes/{note['note_id']}/recover", json={"reason": "it came back"})
-    assert (back.status_code, back.json()["content"]) == (200, old)
+    assert (back.status_code, back.json()["note"]["content"]) == (200, old)
     assert project.agent.get(f"/v1/facts/{fact['fact_id']}").json()["retracted_at"] is None
 
 
@@ -344,7 +346,8 @@ def test_changed_words_are_read_again(project: Project) -> None:
     made = project.say("The first version of it.")
     note_id = made["note"]["note_id"]
     changed = project.agent.patch(f"/v1/notes/{note_id}", json={"content": "A second version.", "reason": "better"})
-    assert changed.json()["extraction_status"] == "pending"
+    assert changed.json()["note"]["extraction_status"] == "pending"
+    assert project.agent.get(f"/v1/jobs/{changed.json()['job_id']}").json()["kind"] == "extract"
     deadline = time.monotonic() + 60
     while project.agent.get(f"/v1/notes/{note_id}").json()["extraction_status"] != "completed":
         assert time.monotonic() < deadline

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Tenancy
 from tests.extraction.conftest import Project
 from tests.extraction.model_server import decision
 from tests.extraction.test_modes import replacing
@@ -93,7 +92,7 @@ def test_reviews_are_only_for_who_may_read_the_notes(
     flagged: Callable[..., Any], as_client: Callable[..., Any]
 ) -> None:
     project, review, _ = flagged("UPDATE")
-    tenancy = Tenancy(project.database)
+    tenancy = project.tenancy
     reader = as_client(tenancy.key(project.tenant, agent_id="wren", scopes=["notes:read"]))
     assert len(reader.get("/v1/reviews").json()["reviews"]) == 1
     assert reader.post(f"/v1/reviews/{review['review_id']}/approve").status_code == 403
@@ -112,7 +111,7 @@ def test_a_private_review_is_its_agents_alone(
     project.say("The first words.", scope="agent_private")
     project.say("There is news.", scope="agent_private")
     (review,) = project.agent.get("/v1/reviews").json()["reviews"]
-    wren = as_client(Tenancy(project.database).key(project.tenant, agent_id="wren"))
+    wren = as_client(project.tenancy.key(project.tenant, agent_id="wren"))
     assert wren.get("/v1/reviews").json()["reviews"] == []
     assert wren.post(f"/v1/reviews/{review['review_id']}/reject").status_code == 404
 
@@ -125,7 +124,7 @@ def test_a_reader_of_a_garden_decides_nothing_in_it(
     project.script(replacing("UPDATE", OLD, NEW))
     project.say("The first words.", garden_id=garden["garden_id"])
     project.say("There is news.", garden_id=garden["garden_id"])
-    wren = as_client(Tenancy(project.database).key(project.tenant, agent_id="wren"))
+    wren = as_client(project.tenancy.key(project.tenant, agent_id="wren"))
     project.agent.put(f"/v1/gardens/{garden['garden_id']}/members/wren", json={"role": "reader"})
     (review,) = wren.get("/v1/reviews").json()["reviews"]
     assert wren.post(f"/v1/reviews/{review['review_id']}/approve").status_code == 403

@@ -6,7 +6,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import Tenancy
 from tests.extraction.conftest import Project
 
 PATH = "/v1/projects/default/settings"
@@ -89,7 +88,7 @@ def test_configuration_only_administrators_change_it_and_only_of_their_own(
 ) -> None:
     assert project.agent.put(PATH, json={"enabled": False}).status_code == 403
     assert project.admin.get("/v1/projects/elsewhere/settings").status_code == 404
-    bound = as_client(Tenancy(project.database).key(project.tenant, kind="admin", project_id="default"))
+    bound = as_client(project.tenancy.key(project.tenant, kind="admin", project_id="default"))
     assert bound.get("/v1/projects/elsewhere/settings").status_code == 403
     other = make_project(shadow_mode=True)
     assert project.admin.get(PATH).json()["shadow_mode"] is False

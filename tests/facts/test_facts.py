@@ -673,12 +673,12 @@ def test_a_fact_is_ended_and_opened_again(robin: httpx.Client) -> None:
     made = fact(robin, subject, new("likes"), "tea", valid_from=year(2020))
     path = f"/v1/facts/{made['fact_id']}"
     ended = robin.patch(path, json={"valid_to": "2021-01-01T01:00:00+01:00"})
-    assert (ended.status_code, ended.json()["valid_to"]) == (200, year(2021))
-    assert ended.json()["closed_at"] is not None
+    assert (ended.status_code, ended.json()["fact"]["valid_to"], ended.json()["outcome"]) == (200, year(2021), "ended")
+    assert ended.json()["fact"]["closed_at"] is not None
     assert listed(robin, entity=subject) == []
     assert ids(listed(robin, entity=subject, valid_at="2020-06-01T00:00:00Z")) == [made["fact_id"]]
     opened = robin.patch(path, json={"valid_to": None})
-    assert (opened.status_code, opened.json()["valid_to"]) == (200, None)
+    assert (opened.status_code, opened.json()["fact"]["valid_to"], opened.json()["outcome"]) == (200, None, "reopened")
     assert ids(listed(robin, entity=subject)) == [made["fact_id"]]
     assert [item["previous_valid_to"] for item in history(robin, made["fact_id"])["closings"]] == [None, year(2021)]
 
@@ -691,8 +691,8 @@ def test_a_fact_cannot_be_ended_inside_the_next_one(robin: httpx.Client, single:
     for valid_to in (None, year(2023), "2022-01-01T00:00:00.000001Z"):
         assert error(robin.patch(path, json={"valid_to": valid_to})) == (409, "timeline_occupied")
     assert read(robin, first["fact_id"])["valid_to"] == year(2022)
-    assert robin.patch(path, json={"valid_to": year(2021)}).json()["valid_to"] == year(2021)
-    assert robin.patch(path, json={"valid_to": year(2022)}).json()["valid_to"] == year(2022)
+    assert robin.patch(path, json={"valid_to": year(2021)}).json()["fact"]["valid_to"] == year(2021)
+    assert robin.patch(path, json={"valid_to": year(2022)}).json()["fact"]["valid_to"] == year(2022)
 
 
 def test_a_belief_cannot_be_stretched_over_its_own_later_fact(robin: httpx.Client) -> None:

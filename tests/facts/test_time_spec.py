@@ -56,7 +56,7 @@ def retract(client: httpx.Client, made: dict[str, Any]) -> dict[str, Any]:
 def end(client: httpx.Client, made: dict[str, Any], valid_to: str | None) -> dict[str, Any]:
     answer = client.patch(f"/v1/facts/{made['fact_id']}", json={"valid_to": valid_to})
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    return answer.json()["fact"]
 
 
 def sweep(admin: httpx.Client, **policy: Any) -> None:

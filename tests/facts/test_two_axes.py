@@ -65,7 +65,7 @@ class Story:
         valid_to = None if when is None else year(when)
         answer = self.robin.patch(f"/v1/facts/{made['fact_id']}", json={"valid_to": valid_to})
         assert answer.status_code == 200, answer.text
-        self.mark(answer.json()["closed_at"])
+        self.mark(answer.json()["fact"]["closed_at"])
 
     def bury(self, **fields: Any) -> str:
         answer = self.admin.post("/v1/tombstones", json={"entity": self.subject, "reason": "asked for", **fields})

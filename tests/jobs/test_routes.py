@@ -125,8 +125,8 @@ def test_pending_and_running_jobs_can_be_cancelled_and_ended_ones_not(
     pending, running, ended = put(database), put(database), put(database)
     change(database, running, status="leased", lease_owner="w", attempts=1)
     change(database, ended, status="completed")
-    assert client.post(f"/v1/jobs/{pending}/cancel").json()["status"] == "cancelled"
-    assert client.post(f"/v1/jobs/{running}/cancel").json()["status"] == "cancelled"
+    assert client.post(f"/v1/jobs/{pending}/cancel").json()["job"]["status"] == "cancelled"
+    assert client.post(f"/v1/jobs/{running}/cancel").json()["job"]["status"] == "cancelled"
     refused = client.post(f"/v1/jobs/{ended}/cancel")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "job_not_cancellable")
     assert client.post(f"/v1/jobs/{pending}/cancel").status_code == 409
@@ -140,7 +140,7 @@ def test_ended_jobs_can_be_retried_with_fresh_attempts(
     assert client.post(f"/v1/jobs/{job_id}/retry").json()["error"]["code"] == "job_not_retryable"
     change(database, job_id, status="dead", attempts=5, last_error="ValueError: marker-5512")
     answer = client.post(f"/v1/jobs/{job_id}/retry")
-    assert (answer.status_code, answer.json()["status"], answer.json()["attempts"]) == (200, "pending", 0)
+    assert (answer.status_code, answer.json()["job"]["status"], answer.json()["job"]["attempts"]) == (200, "pending", 0)
     change(database, job_id, status="dead")
     put(database, dedupe_key="once")
     assert client.post(f"/v1/jobs/{job_id}/retry").json()["error"]["code"] == "job_already_open"

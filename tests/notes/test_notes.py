@@ -55,7 +55,7 @@ def test_a_note_is_stored_and_read_back(robin: str, as_key: Clients) -> None:
     assert note["content"] == "Alice likes tea."
     assert note["occurred_at"] == "2026-01-02T02:04:05Z"
     assert (note["tags"], note["agent_id"], note["version"], note["position"]) == (["drink"], "robin", 1, 7)
-    assert client.get(f"/v1/notes/{note['note_id']}").json() == note
+    assert client.get(f"/v1/notes/{note['note_id']}").json() == {**note, "mentions": []}
 
 
 def test_the_same_live_content_again_is_no_failure(robin: str, wren: str, as_key: Clients) -> None:
@@ -189,12 +189,12 @@ def test_a_change_needs_a_reason_and_leaves_its_line(robin: str, as_key: Clients
     assert client.patch(path, json={"content": "x"}).json()["error"]["message"].startswith("reason")
     text = words()
     changed = client.patch(path, json={"content": text, "author": "Bob", "reason": "was wrong", "if_version": 1})
-    assert (changed.status_code, changed.json()["version"], changed.json()["content"]) == (200, 2, text)
+    assert (changed.status_code, changed.json()["note"]["version"], changed.json()["note"]["content"]) == (200, 2, text)
     stale = client.patch(path, json={"pinned": True, "reason": "r", "if_version": 1})
     assert (stale.status_code, stale.json()["error"]["code"]) == (409, "version_conflict")
-    assert client.patch(path, json={"author": None, "reason": "anonymous"}).json()["author"] is None
+    assert client.patch(path, json={"author": None, "reason": "anonymous"}).json()["note"]["author"] is None
     nothing = client.patch(path, json={"content": f" {text} ", "reason": "no change"})
-    assert nothing.json()["version"] == 3
+    assert nothing.json()["note"]["version"] == 3
     events = client.get(f"{path}/history").json()["events"]
     assert [(event["event"], event["version"], event["reason"]) for event in events] == [
         ("created", 1, None), ("updated", 2, "was wrong"), ("updated", 3, "anonymous"),
@@ -226,7 +226,7 @@ def test_forgotten_recovered_and_too_late(database: TestDatabase, robin: str, as
     assert (blocked.status_code, blocked.json()["error"]["code"]) == (409, "note_duplicate")
     client.delete(f"/v1/notes/{twin['note_id']}", params={"reason": "make room"})
     back = client.post(f"{path}/recover", json={"reason": "back"})
-    assert (back.status_code, back.json()["version"]) == (200, 3)
+    assert (back.status_code, back.json()["note"]["version"]) == (200, 3)
     assert client.post(f"{path}/recover", json={"reason": "again"}).json()["error"]["code"] == "not_deleted"
     client.delete(path, params={"reason": "for good"})
     with psycopg.connect(database.superuser, autocommit=True) as connection:

@@ -26,6 +26,9 @@ ROWS = [
     ("elsewhere", {"project": "two"}),
     ("elsewhere, for all", {"project": "two", "scope": "org_shared"}),
     ("elsewhere, private", {"project": "two", "scope": "agent_private"}),
+    ("elsewhere, in a garden", {"project": "two", "scope": "org_shared", "garden": str(uuid4())}),
+    ("elsewhere, erased", {"project": "two", "scope": "public", "suppression": 1}),
+    ("elsewhere, held", {"project": "two", "scope": "public", "suppression": 2}),
 ]
 
 
@@ -56,6 +59,7 @@ def enter(connection: psycopg.Connection[Any], agent: str, gardens: list[str], r
         ("wren", [GARDEN], "", {"shared", "private of wren", "in the garden"}),
         ("", [GARDEN], "", {"shared", "in the garden"}),
         ("robin", [], "cross_project", {"shared", "private of robin", "elsewhere, for all"}),
+        ("robin", [GARDEN], "shared", {"shared", "private of robin", "in the garden", "elsewhere, for all"}),
         ("admin", [GARDEN], "legal_hold", {"shared", "in the garden", "held"}),
     ],
 )
@@ -75,16 +79,18 @@ def test_who_sees_what(filled: TestDatabase, agent: str, gardens: list[str], rea
     ],
     ids=str,
 )
-def test_what_one_cannot_own_one_cannot_write(filled: TestDatabase, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("reach", ["cross_project", "shared"])
+def test_what_one_cannot_own_one_cannot_write(filled: TestDatabase, changes: dict[str, Any], reach: str) -> None:
     with psycopg.connect(filled.app) as connection:
-        enter(connection, "robin", [], "cross_project")
+        enter(connection, "robin", [], reach)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(INSERT.encode(), row("forged", **changes))
 
 
-def test_shared_rows_of_another_project_can_be_read_but_not_changed(filled: TestDatabase) -> None:
+@pytest.mark.parametrize("reach", ["cross_project", "shared"])
+def test_shared_rows_of_another_project_can_be_read_but_not_changed(filled: TestDatabase, reach: str) -> None:
     with psycopg.connect(filled.app) as connection:
-        enter(connection, "robin", [], "cross_project")
+        enter(connection, "robin", [], reach)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("UPDATE memory_notes SET pinned = true WHERE content = 'elsewhere, for all'")
 

@@ -41,7 +41,7 @@ class Graph:
         """Patch an object."""
         answer = self.agent.patch(f"/v1/graph/objects/{thing['canonical_id']}", json=fields, headers=headers)
         assert answer.status_code == 200, answer.text
-        return answer.json()
+        return answer.json()["object"]
 
     def register(self, kind: str, type: str, **fields: Any) -> dict[str, Any]:
         """Register a type or its next version."""

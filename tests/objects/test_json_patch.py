@@ -118,7 +118,7 @@ def test_who_wrote_a_version_is_shown(graph: Graph) -> None:
     path = f"/v1/graph/objects/{made['id']}"
     assert made["written_by"] == "robin"
     by_admin = graph.admin.patch(path, json={"status": "done"})
-    name = by_admin.json()["written_by"]
+    name = by_admin.json()["object"]["written_by"]
     assert name != "robin"
     assert graph.agent.get(path).json()["written_by"] == name
     assert graph.agent.get("/v1/graph/objects").json()["objects"][0]["written_by"] == name

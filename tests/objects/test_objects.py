@@ -183,7 +183,8 @@ def test_only_the_head_can_be_changed(graph: Graph) -> None:
         for answer in (graph.agent.patch(path, json={"properties": {"n": 9}}), graph.agent.delete(path)):
             assert (answer.status_code, code(answer)) == (409, "cannot_patch_non_head_version")
             assert answer.json()["error"]["details"] == {"version": 3, "head_id": third["id"]}
-    assert graph.agent.patch(f"/v1/graph/objects/{third['id']}", json={"properties": {"n": 4}}).json()["version"] == 4
+    fourth = graph.agent.patch(f"/v1/graph/objects/{third['id']}", json={"properties": {"n": 4}}).json()
+    assert (fourth["object"]["version"], fourth["created"]) == (4, False)
 
 
 def test_if_match_guards_the_head(graph: Graph) -> None:
@@ -275,7 +276,13 @@ def test_deleted_and_restored(graph: Graph) -> None:
     assert [found["id"] for found in gone] == [shown["id"]]
     graph.agent.delete(f"/v1/graph/objects/{far['id']}")
     restored = graph.agent.post(f"{path}/restore")
-    assert (restored.status_code, restored.json()["version"], restored.json()["deleted_at"]) == (200, 3, None)
+    back = restored.json()["object"]
+    assert (restored.status_code, restored.headers["etag"], back["version"], back["deleted_at"]) == (
+        200,
+        '"3"',
+        3,
+        None,
+    )
     assert graph.agent.get(f"/v1/graph/relationships/{kept['id']}").json()["version"] == 3
     # Its other end is deleted.
     assert graph.agent.get(f"/v1/graph/relationships/{lost['id']}").status_code == 404
@@ -480,4 +487,4 @@ def test_a_merge_patch_by_its_own_media_type(graph: Graph) -> None:
         headers={"content-type": "application/merge-patch+json"},
     )
     assert answer.status_code == 200, answer.text
-    assert answer.json()["properties"] == {"b": 2}
+    assert answer.json()["object"]["properties"] == {"b": 2}

@@ -19,7 +19,7 @@ def test_linked_changed_deleted_restored(graph: Graph) -> None:
     assert (made["src_id"], made["dst_id"], made["weight"], made["version"]) == (src["id"], dst["id"], 0.9, 1)
     path = f"/v1/graph/relationships/{made['id']}"
     assert graph.agent.get(path).headers["etag"] == '"1"'
-    second = graph.agent.patch(path, json={"weight": None, "properties": {"a": None, "b": 2}}).json()
+    second = graph.agent.patch(path, json={"weight": None, "properties": {"a": None, "b": 2}}).json()["relationship"]
     assert (second["version"], second["weight"], second["properties"]) == (2, None, {"b": 2})
     assert (second["src_id"], second["dst_id"], second["role_src"]) == (src["id"], dst["id"], "chair")
     same = graph.agent.patch(path, json={"properties": {"b": 2}})
@@ -29,7 +29,7 @@ def test_linked_changed_deleted_restored(graph: Graph) -> None:
     assert graph.agent.delete(path).status_code == 204
     assert code(graph.agent.delete(path)) == "already_deleted"
     assert graph.agent.get(path).status_code == 404
-    restored = graph.agent.post(f"{path}/restore").json()
+    restored = graph.agent.post(f"{path}/restore").json()["relationship"]
     assert (restored["version"], restored["deleted_at"]) == (4, None)
     assert code(graph.agent.post(f"{path}/restore")) == "not_deleted"
     told = graph.agent.get(f"{path}/versions", params={"includeChangeSummary": "true"}).json()["versions"]

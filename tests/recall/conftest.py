@@ -30,6 +30,7 @@ def worlds(database: TestDatabase, service: RunningService, vectors: Vectors) ->
     """Makes tenants that nobody else writes into."""
     kind = psycopg.Connection[dict[str, Any]]
     with ExitStack() as stack:
+        tenancy = stack.enter_context(Tenancy.connected(database))
         connection = stack.enter_context(kind.connect(database.superuser, autocommit=True, row_factory=dict_row))
         warm: list[bool] = []
 
@@ -38,7 +39,7 @@ def worlds(database: TestDatabase, service: RunningService, vectors: Vectors) ->
             return stack.enter_context(httpx.Client(base_url=service.url, timeout=30, headers=headers, verify=False))
 
         def build(*projects: str) -> World:
-            world = World.make(Tenancy(database), client, connection, vectors, projects=projects, limits=UNLIMITED)
+            world = World.make(tenancy, client, connection, vectors, projects=projects, limits=UNLIMITED)
             # The model is loaded at its first use, for which nobody waits long.
             while not warm and asked(world.robin, query="Is anybody there?")["meta"]["degraded"]:
                 time.sleep(0.1)

@@ -96,7 +96,7 @@ class World:
                 made[name] = (await administration.create_key(db, data)).key
             return made
 
-        keys = administration.with_database(tenancy.database.settings(), found)
+        keys = tenancy.run(found)
 
         def issue(project: str = "default", **fields: Any) -> httpx.Client:
             """A client with a key of its own."""

@@ -1,7 +1,9 @@
 """Words of what is hidden weigh nothing: no score tells how often they were written."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from tests.conftest import TestDatabase
@@ -61,6 +63,37 @@ def test_a_word_of_hidden_notes_weighs_as_much_as_one_nobody_wrote(world: World)
     revoke(world.admin, made)
     until(lambda: frequent(world) == MANY + 1)
     assert weights() == pytest.approx(before)
+
+
+def count_notes(connection: psycopg.Connection[tuple[object, ...]], world: World) -> None:
+    """Count the terms of the world's notes, as the worker does."""
+    with connection.transaction():
+        for name, value in (("tenant_id", world.tenant_id), ("project_id", "default")):
+            connection.execute("SELECT set_config(%s, %s, true)", (f"app.{name}", value))
+        connection.execute("SELECT refresh_lexicon('note', 64)")
+
+
+def test_words_that_are_hidden_while_they_are_counted_are_counted_again(world: World, database: TestDatabase) -> None:
+    said = [{"content": f"A quaxolotl, number {number}"} for number in range(MANY)]
+    world.robin.post("/v1/notes/batch", json={"notes": said})
+    until(lambda: frequent(world) == MANY)
+    with (
+        psycopg.connect(database.superuser, autocommit=True) as counting,
+        psycopg.connect(database.superuser) as hiding,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        hiding.execute("UPDATE lexical_statistics SET added = added WHERE tenant_id = %s", (world.tenant_id,))
+        running = pool.submit(count_notes, counting, world)
+        blocked = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        until(lambda: world.one(blocked, counting.info.backend_pid) == 1)
+        # It has counted already: this does not wait for it, and what it counted must not be stored.
+        hiding.execute("UPDATE memory_notes SET suppression = 1 WHERE tenant_id = %s", (world.tenant_id,))
+        hiding.execute("SELECT recount_terms(%s, 'default')", (world.tenant_id,))
+        hiding.commit()
+        running.result(30)
+        assert frequent(world) == 0
+    until(lambda: documents(world) == 0)
+    assert frequent(world) == 0
 
 
 def test_what_a_merge_hides_is_not_counted_either(world: World) -> None:

@@ -3,8 +3,6 @@ from what is left and says so, and what waits is worked off by itself."""
 
 import hashlib
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +15,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.commands import killed_worker
 from tests.conftest import Tenancy, TestDatabase
-from tests.service import ROOT, clean_environment, free_port, start_service
+from tests.service import free_port, start_service
 
 DIMENSIONS = 384
 
@@ -79,17 +78,6 @@ def provider(port: int, handler: type[Provider] = Provider) -> Iterator[None]:
         thread.join()
 
 
-@contextmanager
-def worker(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker process that is killed, not asked to stop."""
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], cwd=ROOT, env=environment)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
 class Writer:
     """Writes notes one after another and keeps the answers, until it is stopped."""
 
@@ -133,7 +121,7 @@ def test_nothing_is_refused_for_want_of_a_vector_and_the_backlog_drains_by_itsel
     tenancy.tenant("fen")
     key = tenancy.key("fen", agent_id="robin", rate_limits={"write": 0, "read": 0})
     variables = {"OLLAMA_URL": f"http://127.0.0.1:{port}", "EMBED_BREAKER_HALF_OPEN_SECONDS": "1", "LOG_LEVEL": "error"}
-    environment = clean_environment(DATABASE_URL=database.url("app"), LEASE_SECONDS="2", **variables)
+    environment = {"DATABASE_URL": database.url("app"), "LEASE_SECONDS": "2", **variables}
     elsewhere = make_conninfo(database.superuser, dbname="postgres")
     name = conninfo_to_dict(database.superuser)["dbname"]
 
@@ -149,7 +137,7 @@ def test_nothing_is_refused_for_want_of_a_vector_and_the_backlog_drains_by_itsel
         httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client,
         psycopg.connect(elsewhere, autocommit=True) as custodian,
     ):
-        with worker(environment):
+        with killed_worker(**environment):
             with provider(port):
                 writer = Writer(client, "heron")
                 wait_for(lambda: "vector" in recall(client)["meta"]["channels"], seconds=30, what="no vectors at all")
@@ -167,7 +155,7 @@ def test_nothing_is_refused_for_want_of_a_vector_and_the_backlog_drains_by_itsel
             assert set(writer.end()) == {201}
             written = len(writer.statuses)
             # 3. Without its database, in the middle of the work that waited.
-            with worker(environment):
+            with killed_worker(**environment):
                 writer = Writer(client, "bittern")
                 waiting = count("embedding_queue")
                 wait_for(lambda: count("embedding_queue") < waiting, seconds=60, what="the worker does not begin")

@@ -87,8 +87,7 @@ class Place:
 
 
 @pytest.fixture
-def where(database: TestDatabase, running: RunningService, request: pytest.FixtureRequest) -> Iterator[Place]:
-    tenancy = Tenancy(database)
+def where(tenancy: Tenancy, running: RunningService, request: pytest.FixtureRequest) -> Iterator[Place]:
     tenant = f"t{abs(hash(request.node.name)) % 10**9}"
     tenancy.tenant(tenant)
     keys = {

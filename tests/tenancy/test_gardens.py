@@ -245,10 +245,10 @@ def test_an_admin_of_the_garden_renames_it(people: People) -> None:
     garden = plant(people.robin)
     path = f"/v1/gardens/{garden['garden_id']}"
     renamed = people.robin.patch(path, json={"name": "Tulips"})
-    assert (renamed.status_code, renamed.json()) == (200, {**garden, "name": "Tulips"})
+    assert (renamed.status_code, renamed.json()) == (200, {"garden": {**garden, "name": "Tulips"}, "created": False})
     described = people.robin.patch(path, json={"description": "Yellow ones."})
-    assert described.json() == {**garden, "name": "Tulips", "description": "Yellow ones."}
-    assert people.robin.get(path).json() == described.json()
+    assert described.json()["garden"] == {**garden, "name": "Tulips", "description": "Yellow ones."}
+    assert people.robin.get(path).json() == described.json()["garden"]
 
 
 @pytest.mark.parametrize("change", [{"scope": "public"}, {"slug": "renamed"}, {"created_by": "wren"}, {}])
@@ -358,7 +358,7 @@ def test_members_who_are_no_admins_see_the_garden_but_do_not_run_it(people: Peop
 def test_an_admin_key_runs_every_garden_of_the_project(people: People) -> None:
     garden = plant(people.robin)["garden_id"]
     assert people.admin.get(f"/v1/gardens/{garden}").status_code == 200
-    assert people.admin.patch(f"/v1/gardens/{garden}", json={"name": "Tulips"}).json()["name"] == "Tulips"
+    assert people.admin.patch(f"/v1/gardens/{garden}", json={"name": "Tulips"}).json()["garden"]["name"] == "Tulips"
     assert admit(people.admin, garden, "wren", "writer").status_code == 201
     assert dismiss(people.admin, garden, "wren").status_code == 204
     assert members(people.admin, garden) == {"robin": "admin"}

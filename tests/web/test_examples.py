@@ -13,7 +13,15 @@ from app.web.examples import ENTITY_ID, EXAMPLES, OBJECT_ID, OTHER_OBJECT_ID
 from tests.conftest import PLATFORM_KEY, TestDatabase
 
 NUMBERS = count(1)
-ADMINISTRATIVE = ("/v1/admin", "/v1/tombstones", "/v1/decay", "/v1/sources", "/v1/projects", "/v1/predicates/")
+ADMINISTRATIVE = (
+    "/v1/admin",
+    "/v1/lint",
+    "/v1/tombstones",
+    "/v1/decay",
+    "/v1/sources",
+    "/v1/projects",
+    "/v1/predicates/",
+)
 Json = dict[str, Any]
 
 

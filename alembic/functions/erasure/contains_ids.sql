@@ -1,7 +1,7 @@
 -- Whether a text contains one of these ids, in lower or upper case.
 CREATE OR REPLACE FUNCTION contains_ids(p_text text, p_ids uuid[])
 RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
     SELECT EXISTS (
         SELECT FROM regexp_matches(

@@ -1,4 +1,4 @@
--- Removes an entity from documents, reviews, proposals and traces of recall.
+-- Removes an entity from documents, reviews, proposals, texts of other mentions and traces of recall.
 -- Returns how many rows of each table were changed. Runs with the settings and rights of erase_entity.
 CREATE OR REPLACE FUNCTION erase_derived_content(
     p_tombstone tombstones, p_documents uuid[], p_notes uuid[], p_ids uuid[], p_names text[], p_pattern text,
@@ -38,6 +38,12 @@ BEGIN
                     OR json_matches(h.proposal, p_values))));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_counts := v_counts || jsonb_build_object('proposals', v_count);
+    -- A note may have changed since it mentioned somebody whose name has this one in it.
+    UPDATE note_entity_mentions m SET mention = NULL
+    WHERE m.tenant_id = v_tenant AND m.project_id = v_project AND m.suppression <> 2 AND m.note_id <> ALL (p_notes)
+      AND p_tombstone.named AND fold_name(m.mention) ~ p_pattern;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_counts := v_counts || jsonb_build_object('mention_texts', v_count);
 
     -- Traces of requests for its name are removed even where notes that name it stay; names too short for a pattern are
     -- compared with the requested entity.

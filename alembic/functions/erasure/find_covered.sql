@@ -4,7 +4,10 @@
 CREATE OR REPLACE FUNCTION find_covered(
     p_tenant text, p_project text, p_entity uuid, p_scopes text[], OUT facts uuid[], OUT notes uuid[])
 LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_custom_plan
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 BEGIN

@@ -3,7 +3,10 @@
 CREATE OR REPLACE FUNCTION find_covered_objects(
     p_tenant text, p_entity uuid, p_scopes text[], OUT objects uuid[], OUT relationships uuid[])
 LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_custom_plan
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE

@@ -2,6 +2,9 @@
 -- Runs with the rights of its caller.
 CREATE OR REPLACE FUNCTION find_names(p_tenant text, p_entity uuid, OUT entities uuid[], OUT names text[])
 LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 BEGIN
     entities := ARRAY(

@@ -3,7 +3,10 @@
 CREATE OR REPLACE FUNCTION hide_or_restore_documents(p_tenant text, p_documents uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 BEGIN

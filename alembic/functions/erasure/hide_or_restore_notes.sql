@@ -4,7 +4,10 @@
 CREATE OR REPLACE FUNCTION hide_or_restore_notes(p_tenant text, p_agent text, p_notes uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE

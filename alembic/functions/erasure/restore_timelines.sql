@@ -16,15 +16,14 @@ BEGIN
             AND (x.suppression = 0 OR x.fact_id = ANY (p_restored))
         WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_restored));
     PERFORM merge_duplicates(p_tenant, p_project, p_agent, v_facts, NULL, NULL, p_now);
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, user_id)
-    SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, v.created_at, n.user_id
+    PERFORM insert_mentions(
+        p_tenant, p_project, array_agg(v.note_id), array_agg(x.entity_id),
+        array_agg(f.source IS DISTINCT FROM 'pipeline'), array_agg(v.created_at))
     FROM graph_facts f
     JOIN graph_fact_evidence v ON v.tenant_id = p_tenant AND v.fact_id = f.fact_id
     JOIN memory_notes n ON n.tenant_id = p_tenant AND n.note_id = v.note_id
     CROSS JOIN LATERAL (VALUES (f.subject_entity_id), (f.object_entity_id)) x(entity_id)
-    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_restored) AND x.entity_id IS NOT NULL
-    ORDER BY v.note_id, x.entity_id, v.created_at
-    ON CONFLICT DO NOTHING;
+    WHERE f.tenant_id = p_tenant AND f.fact_id = ANY (p_restored);
     RETURN v_facts;
 END
 $$;

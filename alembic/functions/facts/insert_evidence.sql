@@ -24,14 +24,12 @@ BEGIN
     JOIN unnest(p_drafts) d ON d.idx = v.idx
     GROUP BY w.fact_id, v.note_id
     ON CONFLICT (tenant_id, fact_id, note_id) DO NOTHING;
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, user_id)
-    SELECT DISTINCT ON (v.note_id, x.entity_id) p_tenant, p_project, v.note_id, x.entity_id, d.created_at, owner_user()
+    PERFORM insert_mentions(
+        p_tenant, p_project, array_agg(v.note_id), array_agg(x.entity_id),
+        array_agg(d.source IS DISTINCT FROM 'pipeline'), array_agg(d.created_at))
     FROM json_to_recordset(p_evidence) AS v(idx int, note_id uuid)
     JOIN unnest(p_drafts) d ON d.idx = v.idx
     CROSS JOIN LATERAL (VALUES (d.subject_id), (d.object_id)) x(entity_id)
-    WHERE x.entity_id IS NOT NULL AND d.suppression = 0
-    ORDER BY v.note_id, x.entity_id
-    ON CONFLICT (tenant_id, note_id, entity_id) DO UPDATE SET by_name = false
-    WHERE note_entity_mentions.by_name;
+    WHERE d.suppression = 0;
 END
 $$;

@@ -38,24 +38,29 @@ BEGIN
         decayed_at = CASE p_kind WHEN 'decayed' THEN u.moment ELSE x.decayed_at END
     FROM unnest(p_facts, p_moments) u(fact_id, moment)
     WHERE x.tenant_id = p_tenant AND x.edge_id = u.fact_id;
+    -- First by one fact of each pair, then by the other: a join of both would look up every conflict once more.
     WITH resolved AS (
         UPDATE fact_conflicts c
-        SET status = 'resolved', resolved_by = p_agent, resolved_at = k.moment, resolution_note = p_kind
-        FROM (
-            SELECT k.conflict_id, min(u.moment) AS moment FROM unnest(p_facts, p_moments) u(fact_id, moment)
-            CROSS JOIN LATERAL (
-                SELECT c.conflict_id FROM fact_conflicts c
-                WHERE c.tenant_id = p_tenant AND c.fact_a = u.fact_id AND c.status = 'open'
-                UNION ALL
-                SELECT c.conflict_id FROM fact_conflicts c
-                WHERE c.tenant_id = p_tenant AND c.fact_b = u.fact_id AND c.status = 'open'
-            ) k GROUP BY k.conflict_id
-        ) k
-        WHERE c.tenant_id = p_tenant AND c.conflict_id = k.conflict_id
+        SET status = 'resolved', resolved_by = p_agent, resolved_at = u.moment, resolution_note = p_kind
+        FROM unnest(p_facts, p_moments) u(fact_id, moment)
+        WHERE c.tenant_id = p_tenant AND c.fact_a = u.fact_id AND c.status = 'open'
         RETURNING c.fact_a, c.fact_b
     )
     SELECT array_agg(DISTINCT x.fact_id) INTO v_others FROM resolved r
     CROSS JOIN LATERAL (VALUES (r.fact_a), (r.fact_b)) x(fact_id);
+    WITH resolved AS (
+        UPDATE fact_conflicts c
+        SET status = 'resolved', resolved_by = p_agent, resolved_at = u.moment, resolution_note = p_kind
+        FROM unnest(p_facts, p_moments) u(fact_id, moment)
+        WHERE c.tenant_id = p_tenant AND c.fact_b = u.fact_id AND c.status = 'open'
+        RETURNING c.fact_a, c.fact_b
+    )
+    SELECT array_agg(DISTINCT x.fact_id) INTO v_others
+    FROM (
+        SELECT unnest(v_others) AS fact_id
+        UNION ALL
+        SELECT x.fact_id FROM resolved r CROSS JOIN LATERAL (VALUES (r.fact_a), (r.fact_b)) x(fact_id)
+    ) x;
     IF v_others IS NOT NULL THEN
         -- Of more than 20 values not all pairs are recorded: a value that lost its last one may contradict others.
         PERFORM record_conflicts(p_tenant, p_project, array_agg(x.fact_id), array_agg(p_moments[1]))

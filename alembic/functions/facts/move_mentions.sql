@@ -5,8 +5,10 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
-    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name, user_id)
-    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name, m.user_id
+    INSERT INTO note_entity_mentions (tenant_id, project_id, note_id, entity_id, created_at, suppression, by_name,
+                                      mention, confidence, user_id)
+    SELECT m.tenant_id, m.project_id, m.note_id, p_into, m.created_at, m.suppression, m.by_name, m.mention, m.confidence,
+           m.user_id
     FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from
     ON CONFLICT DO NOTHING;
     DELETE FROM note_entity_mentions m WHERE m.tenant_id = p_tenant AND m.entity_id = p_from;

@@ -2,7 +2,7 @@
 -- "yolanda brix".
 CREATE OR REPLACE FUNCTION name_key(p_name text)
 RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
 DECLARE
     v_words text := btrim(regexp_replace(fold_name(p_name), name_gap() || '+', ' ', 'g'));

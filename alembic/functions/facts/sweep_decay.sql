@@ -2,7 +2,6 @@
 -- confidence by half-life since the fact was last written or its confidence changed. At most p_limit facts after
 -- p_after, in the order of their ids; p_dry only reports. Hidden facts are left as they are, since a legal hold
 -- preserves them.
--- The most specific policy applies: relation and scope, relation, scope, all.
 CREATE OR REPLACE FUNCTION sweep_decay(p_now timestamptz, p_dry boolean, p_after uuid, p_limit int)
 RETURNS TABLE (fact_id uuid, policy_id uuid, action text, before double precision, after double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -20,44 +19,7 @@ DECLARE
     v_skipped boolean := false;
 BEGIN
     FOR v_due IN
-        WITH policy AS (
-            SELECT d.*, r.predicate_id AS meant,
-                   ARRAY(SELECT x.predicate_id FROM resolve_predicates(v_tenant, v_project, (
-                             SELECT json_agg(json_build_object('ref', u.place, 'norm', u.name))
-                             FROM unnest(d.exempt_relations) WITH ORDINALITY u(name, place))) x
-                         WHERE x.predicate_id IS NOT NULL) AS exempt,
-                   (d.relation <> '*')::int * 2 + (d.scope <> '*')::int AS rank
-            FROM decay_policies d
-            LEFT JOIN LATERAL resolve_predicates(
-                v_tenant, v_project, json_build_array(json_build_object('ref', 1, 'norm', d.relation))) r
-                ON d.relation <> '*'
-            WHERE d.tenant_id = v_tenant AND d.project_id = v_project
-        ), judged AS (
-            SELECT f.fact_id, f.subject_entity_id, f.predicate_id, f.confidence, d.policy_id, d.mode, d.ttl_s,
-                   d.half_life_s, d.min_confidence,
-                   extract(epoch FROM p_now - coalesce(f.weighed_at, f.created_at))::double precision AS age
-            FROM graph_facts f
-            CROSS JOIN LATERAL (
-                SELECT p.* FROM policy p
-                WHERE (p.relation = '*' OR p.meant = f.predicate_id) AND (p.scope = '*' OR p.scope = f.scope)
-                  AND f.predicate_id <> ALL (p.exempt)
-                ORDER BY p.rank DESC, p.policy_id LIMIT 1
-            ) d
-            WHERE f.tenant_id = v_tenant AND f.project_id = v_project AND f.retracted_at IS NULL
-              AND f.suppression = 0 AND f.confidence > 0 AND f.fact_id > p_after
-        )
-        SELECT j.*, c.fallen,
-               CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN 'retract' ELSE 'confidence' END AS act
-        FROM judged j
-        CROSS JOIN LATERAL (
-            SELECT least(j.confidence, greatest(
-                j.min_confidence,
-                j.confidence * exp(greatest(-700, -ln(2) * greatest(j.age, 0) / j.half_life_s)))) AS fallen
-        ) c
-        WHERE CASE WHEN j.ttl_s IS NOT NULL AND j.mode <> 'confidence' THEN j.age > j.ttl_s
-                   -- A small change waits: each change is a row of history, and waiting loses nothing.
-                   ELSE j.confidence - c.fallen >= 0.001 END
-        ORDER BY j.fact_id LIMIT p_limit
+        SELECT d.* FROM find_decayed(v_tenant, v_project, p_now, p_after) d ORDER BY d.fact_id LIMIT p_limit
     LOOP
         IF NOT p_dry AND v_due.mode <> 'dry_run' THEN
             PERFORM FROM graph_predicates p

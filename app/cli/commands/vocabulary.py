@@ -66,6 +66,8 @@ def run_load_types(options: argparse.Namespace, settings: Settings) -> int:
         f"{row['kind']} type {row['type']}  version {row['version']}{'' if row['created'] else ' (unchanged)'}"
         for row in made
     ]
+    if jobs := sum(row["jobs"] for row in made):
+        lines.append(f"{jobs} jobs apply changed settings of search to existing objects")
     return print_result(options, {"types": made}, "\n".join(lines))
 
 

@@ -37,7 +37,6 @@ class ConflictList(Read, frozen=True, kw_only=True):
     conflicts: list[ConflictRead]
     next_cursor: str | None
     total: Total | UnsetType = UNSET
-    """Only with `include_total`."""
     tombstone_notices: list[TombstoneNotice] | UnsetType = UNSET
     """Only when facts under a legal hold are among them."""
 

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from app.access import Principal, shared_read_only
 from app.db.counts import COUNT_LIMIT, count_query
@@ -19,7 +19,7 @@ from app.facts.entities import service as entities
 from app.facts.queries import queue_cards
 from app.facts.schemas import EntityRef, FactCreate, ObjectIn, TombstoneNotice
 from app.facts.values import read_value
-from app.paging import Page, Total
+from app.paging import Page
 from app.read_context import ReadContext, look_back
 
 
@@ -43,9 +43,7 @@ async def list_conflicts(
     return ConflictList(
         conflicts=conflicts,
         next_cursor=next_cursor,
-        total=Total.of(await _read(db, context, count=True, limit=COUNT_LIMIT, **given))
-        if page.include_total
-        else UNSET,
+        total=await page.count(lambda: _read(db, context, count=True, limit=COUNT_LIMIT, **given)),
         tombstone_notices=await _notices(db, context, conflicts),
     )
 

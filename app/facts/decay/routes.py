@@ -11,7 +11,7 @@ from app.facts.decay.schemas import DecayPolicyCreate, DecayPolicyCreated, Decay
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read", "admin"))
 ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin",))
@@ -19,10 +19,10 @@ ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin",))
 
 @get("/decay/policies", opt={"access": READ}, summary="List decay policies", tags=["truth"])
 async def list_policies(
-    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
 ) -> DecayPolicyList:
     """Policies of the project, oldest first."""
-    page = Page(cursors, who, "decay_policies", limit=limit, cursor=cursor)
+    page = Page(cursors, who, "decay_policies", limit=limit, cursor=cursor, include_total=include_total)
     return await service.list_policies(db, who, page=page)
 
 

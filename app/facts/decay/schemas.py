@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from app.facts.schemas import Confidence
+from app.paging import Total
 from app.tenancy.schemas import Create, Read, Visibility, VisibilityIn
 
 DecayMode = Literal["retract", "confidence", "dry_run"]
@@ -53,6 +54,7 @@ class DecayPolicyCreated(Read, frozen=True, kw_only=True):
 class DecayPolicyList(Read, frozen=True, kw_only=True):
     policies: list[DecayPolicyRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class DecaySweep(Create, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from app.access import Principal, new_id, require_project
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.db.scope import Scope
@@ -91,7 +92,8 @@ async def list_policies(db: Database, who: Principal, *, page: Page) -> DecayPol
     place = {"tenant_id": who.tenant_id, "project_id": require_project(who)}
     found = await db.fetch(who, queries.select_policies(**place, after=after, limit=page.limit + 1))
     rows, next_cursor = page.cut(found, key=lambda row: [str(row["policy_id"])])
-    return DecayPolicyList(policies=[_present(row) for row in rows], next_cursor=next_cursor)
+    total = await page.count_rows(db, who, queries.select_policies(**place, after=None, limit=COUNT_LIMIT))
+    return DecayPolicyList(policies=[_present(row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def delete_policy(db: Database, who: Principal, *, policy_id: UUID) -> None:

@@ -13,11 +13,11 @@ from app.facts.schemas import (
     AliasCreate,
     AliasCreated,
     EntityCreate,
-    EntityCreated,
     EntityList,
     EntityMerge,
     EntityMerged,
     EntityRead,
+    EntityWritten,
     MergeAccepted,
 )
 from app.inputs import parse_moment
@@ -41,11 +41,11 @@ ValidAt = Annotated[
     opt={"access": CREATE},
     summary="Create or find an entity",
     tags=["entities"],
-    responses=also(200, EntityCreated, "An entity of that name exists already."),
+    responses=also(200, EntityWritten, "An entity of that name exists already."),
 )
 async def create_entity(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[EntityCreate]
-) -> Response[EntityCreated]:
+) -> Response[EntityWritten]:
     """201 when it is new, 200 when one of that name (ignoring case and white space) exists; a given kind is then set
     and aliases are added. Names of entities are shared by everybody in the project,
     except those of an end user, which are that user's alone."""

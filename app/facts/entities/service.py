@@ -22,18 +22,18 @@ from app.facts.schemas import (
     AliasRead,
     EntityCounts,
     EntityCreate,
-    EntityCreated,
     EntityList,
     EntityMerge,
     EntityMerged,
     EntityRead,
+    EntityWritten,
     MergeAccepted,
     TombstoneNotice,
 )
 from app.jobs.queue import NewJob, enqueue
 from app.jobs.registry import Job, PermanentFailure
 from app.outcomes import Outcome
-from app.paging import Page, Total
+from app.paging import Page
 from app.read_context import ReadContext
 
 # Merges of more facts than this are done by a job: a request may take a minute.
@@ -77,7 +77,7 @@ def ambiguous(rows: list[Row], field: str) -> Conflict:
     )
 
 
-async def create_entity(session: Session, who: Principal, *, data: EntityCreate) -> Outcome[EntityCreated]:
+async def create_entity(session: Session, who: Principal, *, data: EntityCreate) -> Outcome[EntityWritten]:
     """Create an entity, or return the one of that name with the given kind and aliases added to it."""
     name = entity_name(data.canonical, "canonical")
     kind = plain_text(data.kind, "kind")
@@ -96,10 +96,10 @@ async def create_entity(session: Session, who: Principal, *, data: EntityCreate)
     if made["hidden"] is not None:
         return Outcome(_decoy(who, made, name=name, kind=kind, aliases=aliases))
     entity = await _read(session, who, str(made["entity_id"]))
-    return Outcome(EntityCreated(entity=entity, created=made["created"]), created=made["created"])
+    return Outcome(EntityWritten(entity=entity, created=made["created"]), created=made["created"])
 
 
-def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: list[Name]) -> EntityCreated:
+def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: list[Name]) -> EntityWritten:
     """Return what an agent sees for a name that a tombstone hides: an entity as new as for an unused name."""
     if who.is_admin:
         raise tombstoned("canonical")
@@ -114,7 +114,7 @@ def _decoy(who: Principal, made: Row, *, name: Name, kind: str | None, aliases: 
         created_at=made["created_at"],
         updated_at=made["created_at"],
     )
-    return EntityCreated(entity=entity, created=True)
+    return EntityWritten(entity=entity, created=True)
 
 
 def tombstoned(field: str) -> Conflict:
@@ -190,11 +190,9 @@ async def list_entities(
 ) -> EntityList:
     """Return entities in the order of their names; the filter `name` finds those that a name refers to."""
     who = context.who
-    total: Total | UnsetType = UNSET
     if (name := filters["name"]) is not None:
         rows, next_cursor = await find_named(db, who, name, "name", as_of=context.as_of), None
-        if page.include_total:
-            total = Total(count=len(rows), exact=True)
+        total = page.total_of(len(rows))
     else:
         prefix = filters["prefix"]
         values = {
@@ -207,10 +205,9 @@ async def list_entities(
         statement = queries.select_entities(set(given) - {"after_id"}, at_past=context.as_of is not None)
         found = await look_back(db, who, statement, {**context.parameters(), **given, "limit": page.limit + 1})
         rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"], str(row["entity_id"])])
-        if page.include_total:
-            every = queries.select_entities(set(given) - {"after", "after_id"}, at_past=context.as_of is not None)
-            params = {**context.parameters(), **given, "limit": COUNT_LIMIT}
-            total = Total.of(await look_back(db, who, count_query(every), params))
+        every = queries.select_entities(set(given) - {"after", "after_id"}, at_past=context.as_of is not None)
+        params = {**context.parameters(), **given, "limit": COUNT_LIMIT}
+        total = await page.count(lambda: look_back(db, who, count_query(every), params))
     notices = await notices_of(db, who, rows, context.hold_denied)
     return EntityList(
         entities=[present_entity(row) for row in rows],

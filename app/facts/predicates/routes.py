@@ -12,16 +12,16 @@ from app.facts.schemas import (
     AliasCreate,
     PredicateAliasCreated,
     PredicateCreate,
-    PredicateCreated,
     PredicateList,
     PredicatePatch,
     PredicateRead,
+    PredicateWritten,
     Status,
 )
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read",))
 WRITE = Access(work="write", scopes=("facts:write",))
@@ -36,11 +36,21 @@ async def list_predicates(
     prefix: Annotated[str | None, QueryParameter(max_length=200, description="Only names with this prefix.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> PredicateList:
     """Those of the project, of the tenant and of the installation, in the order of their names."""
     if prefix:
         prefix = predicate_name(prefix, "prefix").norm
-    page = Page(cursors, who, "predicates", limit=limit, cursor=cursor, status=status, prefix=prefix)
+    page = Page(
+        cursors,
+        who,
+        "predicates",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        status=status,
+        prefix=prefix,
+    )
     return await service.list_predicates(db, who, filters={"status": status, "prefix": prefix}, page=page)
 
 
@@ -49,11 +59,11 @@ async def list_predicates(
     opt={"access": WRITE},
     summary="Register a predicate",
     tags=["predicates"],
-    responses=also(200, PredicateCreated, "It exists already with the same status and cardinality."),
+    responses=also(200, PredicateWritten, "It exists already with the same status and cardinality."),
 )
 async def create_predicate(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[PredicateCreate]
-) -> Response[PredicateCreated]:
+) -> Response[PredicateWritten]:
     """For predicates whose cardinality is known beforehand; others are registered as pending and multi when a fact
     first uses them. An active one is registered by administrators and keys with the scope `predicates:admin`; by others
     it is pending, until one of those activates it."""
@@ -69,7 +79,7 @@ async def get_predicate(db: Db, who: Who, predicate_id: FromPath[UUID]) -> Predi
 @patch("/predicates/{predicate_id:uuid}", opt={"access": WRITE}, summary="Change a predicate", tags=["predicates"])
 async def patch_predicate(
     db: Db, who: Who, predicate_id: FromPath[UUID], data: JSONBody[PredicatePatch]
-) -> PredicateRead:
+) -> PredicateWritten:
     """pending can become active or deprecated, active can become deprecated. Activating a predicate, and changing an
     active one, is for administrators and keys with the scope `predicates:admin`. Making a predicate single-valued while
     several values are valid at once is 409 with the facts, unless `resolve` is `latest`. Predicates of the installation

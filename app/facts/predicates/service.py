@@ -8,6 +8,7 @@ import msgspec
 
 from app.access import Principal, new_id, require_project, require_whole_tenant
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -19,10 +20,10 @@ from app.facts.schemas import (
     PredicateAliasCreated,
     PredicateAliasRead,
     PredicateCreate,
-    PredicateCreated,
     PredicateList,
     PredicatePatch,
     PredicateRead,
+    PredicateWritten,
 )
 from app.outcomes import Outcome
 from app.paging import Page
@@ -81,16 +82,18 @@ def _require_activation(who: Principal, what: str) -> None:
 
 async def list_predicates(db: Database, who: Principal, *, filters: dict[str, Any], page: Page) -> PredicateList:
     """Return the predicates the project can use, in the order of their names."""
-    given = {name: value for name, value in filters.items() if value}
-    if page.after is not None:
-        given |= {"after": page.after[0]}
-    statement = queries.select_predicates(set(given))
-    params = {**given, "tenant": who.tenant_id, "limit": page.limit + 1}
-    params["after_id"] = None if page.after is None else page.after[1]
-    rows, next_cursor = page.cut(
-        await db.query(who, statement, params), key=lambda row: [row["canonical_norm"], str(row["predicate_id"])]
-    )
-    return PredicateList(predicates=[_present(row, who) for row in rows], next_cursor=next_cursor)
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value}
+    after = {} if page.after is None else {"after": page.after[0], "after_id": page.after[1]}
+    found = await _read(db, who, limit=page.limit + 1, **given, **after)
+    rows, next_cursor = page.cut(found, key=lambda row: [row["canonical_norm"], str(row["predicate_id"])])
+    total = await page.count(lambda: _read(db, who, count=True, limit=COUNT_LIMIT, **given))
+    return PredicateList(predicates=[_present(row, who) for row in rows], next_cursor=next_cursor, total=total)
+
+
+async def _read(db: Database, who: Principal, *, limit: int, count: bool = False, **given: Any) -> list[Row]:
+    query = queries.select_predicates(given.keys() - {"after_id"})
+    params = {**given, "tenant": who.tenant_id, "limit": limit}
+    return await db.query(who, count_query(query) if count else query, params)
 
 
 async def get_predicate(db: Database, who: Principal, *, predicate_id: UUID) -> PredicateRead:
@@ -119,7 +122,7 @@ def _only(rows: list[Row]) -> Row:
     return rows[0]
 
 
-async def create_predicate(session: Session, who: Principal, *, data: PredicateCreate) -> Outcome[PredicateCreated]:
+async def create_predicate(session: Session, who: Principal, *, data: PredicateCreate) -> Outcome[PredicateWritten]:
     """Register a predicate; return the one of that name if it agrees, and raise Conflict if it does not."""
     name = predicate_name(data.name, "name")
     if data.status == "deprecated":
@@ -152,7 +155,7 @@ async def create_predicate(session: Session, who: Principal, *, data: PredicateC
         )
     elif shown.cardinality != data.cardinality or not _agrees(who, shown, data):
         raise _exists(shown)
-    return Outcome(PredicateCreated(predicate=shown, created=created), created=created)
+    return Outcome(PredicateWritten(predicate=shown, created=created), created=created)
 
 
 def _agrees(who: Principal, shown: PredicateRead, data: PredicateCreate) -> bool:
@@ -205,14 +208,16 @@ async def _require_changeable(session: Session, who: Principal, predicate_id: UU
     return row
 
 
-async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, data: PredicatePatch) -> PredicateRead:
+async def patch_predicate(
+    db: Database, who: Principal, *, predicate_id: UUID, data: PredicatePatch
+) -> PredicateWritten:
     """Change status or cardinality; raise Conflict when open facts do not fit and `resolve` is not given."""
     cardinality = None if data.cardinality is msgspec.UNSET else data.cardinality
     status = None if data.status is msgspec.UNSET else data.status
     if cardinality is None and status is None:
         raise BadRequest("status: send status, cardinality or both.")
 
-    async def write() -> PredicateRead:
+    async def write() -> PredicateWritten:
         async with db.tenant(who) as session:
             held = await _require_changeable(session, who, predicate_id)
             if status == "active" and held["status"] != "active":
@@ -229,7 +234,8 @@ async def patch_predicate(db: Database, who: Principal, *, predicate_id: UUID, d
             row = await session.row(queries.CONFIGURE_PREDICATE, arguments)
             assert row is not None
             _check_change(row, status)
-            return _present(_only(await session.query(_SELECT_ONE, _one(who, predicate_id))), who)
+            changed = _present(_only(await session.query(_SELECT_ONE, _one(who, predicate_id))), who)
+            return PredicateWritten(predicate=changed, created=False)
 
     return await retried(write)
 

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Row, Session
 from app.facts.sources.tables import sources
 
@@ -24,6 +25,7 @@ LOCK_TRUST_MODE = """
 _LIST_SOURCES = text(
     "SELECT s.* FROM registered_sources(:tenant, :project) s WHERE s.source > :after ORDER BY s.source LIMIT :limit"
 )
+_COUNT_SOURCES = text(count_query(_LIST_SOURCES.text))
 
 
 async def put_source(session: Session, *, row: Row) -> tuple[Row, bool]:
@@ -43,6 +45,11 @@ async def put_source(session: Session, *, row: Row) -> tuple[Row, bool]:
 def select_sources(*, tenant_id: str, project_id: str, after: str, limit: int) -> Any:
     """Return the query for the sources of a project by name."""
     return _LIST_SOURCES.bindparams(tenant=tenant_id, project=project_id, after=after, limit=limit)
+
+
+def count_sources(*, tenant_id: str, project_id: str) -> Any:
+    """Return the query that counts the sources of a project."""
+    return _COUNT_SOURCES.bindparams(tenant=tenant_id, project=project_id, after="", limit=COUNT_LIMIT)
 
 
 def select_source(*, tenant_id: str, project_id: str, source_id: str) -> Any:

@@ -10,16 +10,20 @@ from app.facts.sources.schemas import SourceList, SourcePut, SourceWritten
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("facts:read", "admin"))
 ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin",))
 
 
 @get("/sources", opt={"access": READ}, summary="List sources", tags=["truth"])
-async def list_sources(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> SourceList:
+async def list_sources(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> SourceList:
     """Registered sources of the project by name, with the trust each has now."""
-    return await service.list_sources(db, who, page=Page(cursors, who, "sources", limit=limit, cursor=cursor))
+    return await service.list_sources(
+        db, who, page=Page(cursors, who, "sources", limit=limit, cursor=cursor, include_total=include_total)
+    )
 
 
 @put(

@@ -5,8 +5,9 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from app.paging import Total
 from app.retrieval.trust import Authority, Identity, TrustMode
 from app.tenancy.schemas import AgentId, Create, Read
 
@@ -50,3 +51,4 @@ class SourceWritten(Read, frozen=True, kw_only=True):
 class SourceList(Read, frozen=True, kw_only=True):
     sources: list[SourceRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -128,8 +128,9 @@ async def list_sources(db: Database, who: Principal, *, page: Page) -> SourceLis
     if rows:
         names = [row["source"] for row in rows]
         judged = {row["source"]: row for row in await db.query(who, queries.JUDGE_SOURCES, {"sources": names})}
+    total = await page.count(lambda: db.fetch(who, queries.count_sources(**place)))
     shown = [_present(row, SourceTrust(judged[row["source"]])) for row in rows]
-    return SourceList(sources=shown, next_cursor=next_cursor)
+    return SourceList(sources=shown, next_cursor=next_cursor, total=total)
 
 
 class _Changed(Exception):

@@ -9,21 +9,22 @@ from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import AppError, Forbidden
 from app.facts.entities import service as entities
-from app.facts.schemas import EntityRead
+from app.facts.schemas import EntityWritten
 from app.objects.entity_links import queries
 from app.objects.entity_links.schemas import EntityBind
 from app.objects.versions import not_found
 
 
-async def bind_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityBind) -> EntityRead:
+async def bind_entity(db: Database, who: Principal, *, entity_id: UUID, data: EntityBind) -> EntityWritten:
     """Bind an entity to an object of its project or of every project, replacing an earlier binding."""
 
-    async def write() -> EntityRead:
+    async def write() -> EntityWritten:
         async with db.tenant(who) as session:
             bound = await _bind(session, who, entity_id, data.object_id)
             (row,) = await entities.read_entities(session, who, ids=[bound["entity_id"]])
             # The caller sees what they bound, even where a tombstone hides the object.
-            return msgspec.structs.replace(entities.present_entity(row), object_canonical_id=bound["object_id"])
+            entity = msgspec.structs.replace(entities.present_entity(row), object_canonical_id=bound["object_id"])
+            return EntityWritten(entity=entity, created=False)
 
     return await retried(write)
 

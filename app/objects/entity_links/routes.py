@@ -6,7 +6,7 @@ from uuid import UUID
 from litestar import Router, delete, put
 from litestar.params import FromPath, JSONBody
 
-from app.facts.schemas import EntityRead
+from app.facts.schemas import EntityWritten
 from app.objects.entity_links import binding
 from app.objects.entity_links.schemas import EntityBind
 from app.web.auth import Access
@@ -21,7 +21,7 @@ WRITE = Access(work="write", scopes=("graph:write",))
     summary="Bind an entity to an object",
     tags=["entities"],
 )
-async def bind_entity(db: Db, who: Who, entity_id: FromPath[UUID], data: JSONBody[EntityBind]) -> EntityRead:
+async def bind_entity(db: Db, who: Who, entity_id: FromPath[UUID], data: JSONBody[EntityBind]) -> EntityWritten:
     """The object belongs to the project or to every project; `object_id` is its canonical id or that of one of its
     versions. An earlier binding is replaced. Hiding or erasing the entity also hides or erases the object. 404 is
     `entity_not_found` or `object_not_found`."""

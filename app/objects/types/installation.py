@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 
 from app.batches import convert_item
-from app.db.database import Database
+from app.db.database import Database, Row, Session
 from app.errors import BadRequest
 from app.objects.types import queries
 from app.objects.types.queries import Kind
 from app.objects.types.schemas import ObjectTypeCreate, RelationshipTypeCreate
+from app.objects.types.search_settings import JOB, hash_settings
 from app.objects.types.service import type_content, type_row
 
 
@@ -30,7 +31,10 @@ def read_file(text: bytes) -> TypesFile:
 
 
 async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
-    """Register types for all tenants; a type that equals its active version gets no new one."""
+    """Register types for all tenants; a type that equals its active version gets no new one.
+
+    Tenants whose objects follow a type that says something else about search now get a job each.
+    """
     loaded: list[dict[str, Any]] = []
     given: list[tuple[Kind, ObjectTypeCreate | RelationshipTypeCreate]] = [
         *(("object", convert_item(item, ObjectTypeCreate)) for item in data.objects),
@@ -43,7 +47,8 @@ async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
             active = [one for one in found if one["status"] == "active"]
             same = [one for one in active if type_content(kind, one) == type_content(kind, row)]
             if same:
-                loaded.append({"kind": kind, "type": item.type, "version": same[0]["version"], "created": False})
+                known = {"kind": kind, "type": item.type, "version": same[0]["version"], "created": False, "jobs": 0}
+                loaded.append(known)
                 continue
             version = max((one["version"] for one in found), default=0) + 1
             await session.execute(queries.GLOBAL_RETIRE[kind], {"type": item.type})
@@ -54,8 +59,18 @@ async def load_types(owner: Database, data: TypesFile) -> list[dict[str, Any]]:
                 "created_at": datetime.now(UTC),
             }
             await session.execute(queries.insert_global(kind), made)
-            loaded.append({"kind": kind, "type": item.type, "version": version, "created": True})
+            jobs = await _apply_change(session, item.type, active, made) if kind == "object" else 0
+            loaded.append({"kind": kind, "type": item.type, "version": version, "created": True, "jobs": jobs})
     return loaded
+
+
+async def _apply_change(session: Session, name: str, active: list[Row], made: Row) -> int:
+    """Queue the jobs for existing objects if a type says something else about search; return how many."""
+    settings = hash_settings(made)
+    if settings == hash_settings(active[0] if active else None):
+        return 0
+    payload = msgspec.json.encode({"type": name, "settings": settings}).decode()
+    return len(await session.rows(queries.QUEUE_JOBS, {"kind": JOB, "type": name, "payload": payload}))
 
 
 async def list_types(owner: Database) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from sqlalchemy import TextClause, text
 from sqlalchemy.exc import IntegrityError
 
+from app.db.counts import count_query
 from app.db.database import Row, Session
 from app.errors import Conflict
 
@@ -74,6 +75,7 @@ LISTED: dict[Kind, TextClause] = {
     )
     for kind in _KINDS
 }
+COUNTED: dict[Kind, TextClause] = {kind: text(count_query(LISTED[kind].text)) for kind in _KINDS}
 RETIRE: dict[Kind, TextClause] = {
     kind: text(
         f"UPDATE {kind}_type_schemas t SET status = 'retired' "
@@ -100,10 +102,24 @@ GLOBAL_RETIRE: dict[Kind, TextClause] = {
     )
     for kind in _KINDS
 }
+# Queue a job for each tenant that has objects of a type and no own version of it; only the owner sees all tenants.
+QUEUE_JOBS = text(
+    "INSERT INTO jobs (tenant_id, job_id, kind, payload, created_by, available_at, created_at) "
+    "SELECT t.tenant_id, gen_random_uuid(), :kind, CAST(:payload AS jsonb), 'operator', now(), now() FROM tenants t "
+    "WHERE NOT EXISTS (SELECT FROM object_type_schemas o "
+    "WHERE o.tenant_id = t.tenant_id AND o.type = :type AND o.status = 'active') "
+    "AND EXISTS (SELECT FROM branches b CROSS JOIN LATERAL ("
+    "SELECT FROM graph_objects o WHERE o.tenant_id = t.tenant_id AND o.branch_id = b.branch_id AND o.type = :type "
+    "AND o.deleted_at IS NULL LIMIT 1) x "
+    "WHERE b.tenant_id = t.tenant_id) RETURNING job_id"
+)
 # Enforce the multiplicity of a type from now on, or return the objects that exceed it already.
 APPLY_MULTIPLICITY = text("SELECT * FROM apply_multiplicity(:type)")
 # Lock a type: others wait to register or activate versions of it, and to write relationships of it.
 LOCK_TYPE = text("SELECT lock_types(:tenant, ARRAY[CAST(:kind || ' ' || :type AS text), CAST(:type AS text)], true)")
+# The next objects of a type to describe anew, locked, and what to store for them.
+LOCK_OBJECTS = text("SELECT * FROM lock_objects_of_type(:type, CAST(:after AS uuid), :limit)")
+DESCRIBE_OBJECTS = text("SELECT describe_objects(CAST(:rows AS json))")
 OBJECTS_OF_TYPE = text("SELECT * FROM read_objects_of_type(:type, CAST(:after AS uuid), :limit)")
 USED_ELSEWHERE = text("SELECT type_used_elsewhere(:kind, :type) AS used")
 

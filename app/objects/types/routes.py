@@ -8,20 +8,20 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from app.objects.types import service
 from app.objects.types.schemas import (
     ObjectTypeCreate,
-    ObjectTypeCreated,
     ObjectTypeList,
     ObjectTypeRead,
+    ObjectTypeWritten,
     RelationshipTypeCreate,
-    RelationshipTypeCreated,
     RelationshipTypeList,
     RelationshipTypeRead,
+    RelationshipTypeWritten,
     Status,
     TypePatch,
 )
 from app.paging import Page
 from app.web.auth import Access
 from app.web.reference import also
-from app.web.requests import Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("graph:read",), project=False)
 WRITE = Access(work="write", scopes=("graph:write",), project=False)
@@ -39,15 +39,15 @@ Version = Annotated[
     opt={"access": WRITE},
     summary="Register a type of objects",
     tags=["types"],
-    responses=also(200, ObjectTypeCreated, "An equal version is registered already."),
+    responses=also(200, ObjectTypeWritten, "An equal version is registered already."),
 )
 async def register_object_type(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[ObjectTypeCreate]
-) -> Response[ObjectTypeCreated]:
+) -> Response[ObjectTypeWritten]:
     """Registers a new type or the next version of one, which becomes active for every project of the tenant. When some
     of the newest 1,000 objects do not fit it, 409 `objects_do_not_fit` says how many and names some; with `force` it is
-    registered anyway, and they are checked when they next change. Registering is optional: an unregistered type allows
-    any properties."""
+    registered anyway, and they are checked when they next change. A job, whose id is in the answer, applies changed
+    settings of search to existing objects. Registering is optional: an unregistered type allows any properties."""
     return respond(
         await idempotent.run(db, who, lambda session: service.register_type(session, who, "object", data=data))
     )
@@ -58,11 +58,11 @@ async def register_object_type(
     opt={"access": WRITE},
     summary="Register a type of relationships",
     tags=["types"],
-    responses=also(200, RelationshipTypeCreated, "An equal version is registered already."),
+    responses=also(200, RelationshipTypeWritten, "An equal version is registered already."),
 )
 async def register_relationship_type(
     db: Db, who: Who, idempotent: Idempotent, data: JSONBody[RelationshipTypeCreate]
-) -> Response[RelationshipTypeCreated]:
+) -> Response[RelationshipTypeWritten]:
     """Says which objects it may link, how many relationships of it an object may have, and which properties it has. The
     database enforces the multiplicity; objects that exceed it already are 409 `multiplicity_exceeded`."""
     return respond(
@@ -79,9 +79,12 @@ async def list_object_types(
     status: StatusFilter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> ObjectTypeList:
     """By name, the tenant's own and those of the installation (`scope` is `global`)."""
-    page = Page(cursors, who, "object-types", limit=limit, cursor=cursor, type=name, status=status)
+    page = Page(
+        cursors, who, "object-types", limit=limit, cursor=cursor, include_total=include_total, type=name, status=status
+    )
     return cast(ObjectTypeList, await service.list_types(db, who, "object", name=name, status=status, page=page))
 
 
@@ -94,9 +97,19 @@ async def list_relationship_types(
     status: StatusFilter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> RelationshipTypeList:
     """By name, the tenant's own and those of the installation (`scope` is `global`)."""
-    page = Page(cursors, who, "relationship-types", limit=limit, cursor=cursor, type=name, status=status)
+    page = Page(
+        cursors,
+        who,
+        "relationship-types",
+        limit=limit,
+        cursor=cursor,
+        include_total=include_total,
+        type=name,
+        status=status,
+    )
     found: Any = await service.list_types(db, who, "relationship", name=name, status=status, page=page)
     return cast(RelationshipTypeList, found)
 
@@ -124,11 +137,11 @@ async def get_relationship_type(db: Db, who: Who, name: FromPath[str], version: 
     summary="Activate or retire a version of a type of objects",
     tags=["types"],
 )
-async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]) -> ObjectTypeRead:
+async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]) -> ObjectTypeWritten:
     """`active` makes this the active version. `retired` leaves the type without one, so that any properties are
     allowed."""
     found = await service.set_type_status(db, who, "object", name=name, data=data)
-    return cast(ObjectTypeRead, found)
+    return cast(ObjectTypeWritten, found)
 
 
 @patch(
@@ -139,11 +152,11 @@ async def set_object_type_status(db: Db, who: Who, name: FromPath[str], data: JS
 )
 async def set_relationship_type_status(
     db: Db, who: Who, name: FromPath[str], data: JSONBody[TypePatch]
-) -> RelationshipTypeRead:
+) -> RelationshipTypeWritten:
     """`active` makes this the active version. `retired` leaves the type without one, so that any ends and properties
     are allowed."""
     found = await service.set_type_status(db, who, "relationship", name=name, data=data)
-    return cast(RelationshipTypeRead, found)
+    return cast(RelationshipTypeWritten, found)
 
 
 handlers: list[Any] = [

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from app.paging import Total
 from app.tenancy.schemas import Create, Read
 
 # No control characters and no blank ends; otherwise as people name things, such as Custom:RiskItem or attended_by.
@@ -34,7 +36,8 @@ class ObjectTypeCreate(Create, frozen=True, kw_only=True):
     force: bool = False
     """Registers it although existing objects do not fit it; otherwise 409 `objects_do_not_fit` says how many."""
     embedding_policy: Policy = "optional"
-    """`disabled`: objects of this type are found by their words alone."""
+    """`disabled`: objects of this type are found by their words alone. A job applies a change of this and the next two
+    fields to existing objects."""
     embedding_relevant_paths: Annotated[list[Pointer], Meta(max_length=64)] | None = None
     """JSON Pointers to what is embedded; all properties when absent."""
     fts_enabled: bool = True
@@ -112,12 +115,15 @@ class RelationshipTypeRead(Read, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class ObjectTypeCreated(Read, frozen=True, kw_only=True):
+class ObjectTypeWritten(Read, frozen=True, kw_only=True):
     schema: ObjectTypeRead
     created: bool
+    job_id: UUID | None = None
+    """The job that applies changed settings of search to existing objects; null: none is needed, or the key cannot
+    see it."""
 
 
-class RelationshipTypeCreated(Read, frozen=True, kw_only=True):
+class RelationshipTypeWritten(Read, frozen=True, kw_only=True):
     schema: RelationshipTypeRead
     created: bool
 
@@ -125,8 +131,10 @@ class RelationshipTypeCreated(Read, frozen=True, kw_only=True):
 class ObjectTypeList(Read, frozen=True, kw_only=True):
     schemas: list[ObjectTypeRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET
 
 
 class RelationshipTypeList(Read, frozen=True, kw_only=True):
     schemas: list[RelationshipTypeRead]
     next_cursor: str | None
+    total: Total | UnsetType = UNSET

@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from time import thread_time
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 
 from app.access import Principal
 from app.audit import events as audit
+from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
 from app.db.retries import retried
 from app.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
@@ -19,21 +21,22 @@ from app.objects.types.queries import Kind
 from app.objects.types.schemas import (
     Multiplicity,
     ObjectTypeCreate,
-    ObjectTypeCreated,
     ObjectTypeList,
     ObjectTypeRead,
+    ObjectTypeWritten,
     RankingRule,
     RelationshipTypeCreate,
-    RelationshipTypeCreated,
     RelationshipTypeList,
     RelationshipTypeRead,
+    RelationshipTypeWritten,
     TypePatch,
 )
+from app.objects.types.search_settings import apply_change, find_type
 from app.objects.types.validation import compile_schema, schema_failed, stored_checker
 from app.outcomes import Outcome
 from app.paging import Page
 
-Created = ObjectTypeCreated | RelationshipTypeCreated
+Written = ObjectTypeWritten | RelationshipTypeWritten
 # Processor time of one request's checks: after how much others get their turn, and how much is allowed in all.
 PAUSE_SECONDS = 0.02
 MAX_SECONDS = 2.0
@@ -74,7 +77,7 @@ def type_row(kind: Kind, data: ObjectTypeCreate | RelationshipTypeCreate) -> Row
 
 async def register_type(
     session: Session, who: Principal, kind: Kind, *, data: ObjectTypeCreate | RelationshipTypeCreate
-) -> Outcome[Created]:
+) -> Outcome[Written]:
     """Register a type or its next version, which becomes the active one; return an equal version as it is."""
     wanted = type_row(kind, data)
     await _lock_type(session, who, kind, data.type)
@@ -91,6 +94,7 @@ async def register_type(
         "created_by": who.agent_id or who.key_id,
         "created_at": datetime.now(UTC),
     }
+    before = await find_type(session, who, name=data.type) if kind == "object" else None
     if data.status == "active":
         if isinstance(data, ObjectTypeCreate) and not data.force:
             await _require_fit(session, name=data.type, json_schema=wanted["json_schema"])
@@ -99,7 +103,8 @@ async def register_type(
     await _apply_multiplicity(session, kind, data.type)
     details = {"action": f"{kind}_type_register", "type": data.type, "version": row["version"]}
     await audit.record(session, "admin_action", key_id=who.key_id, **details)
-    return _outcome(kind, row | {"scope": "tenant"}, created=True)
+    job_id = await apply_change(session, who, name=data.type, before=before) if kind == "object" else None
+    return _outcome(kind, row | {"scope": "tenant"}, created=True, job_id=job_id)
 
 
 def _same_version(kind: Kind, own: list[Row], wanted: Row, version: int | None) -> Row | None:
@@ -176,16 +181,17 @@ async def _apply_multiplicity(session: Session, kind: Kind, name: str) -> None:
         )
 
 
-async def set_type_status(
-    db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch
-) -> ObjectTypeRead | RelationshipTypeRead:
+async def set_type_status(db: Database, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Written:
     """Activate or retire a version of a tenant's type and return it; raise NotFound."""
 
-    async def write() -> Row:
+    async def write() -> Written:
         async with db.tenant(who) as session:
-            return await _set_status(session, who, kind, name=name, data=data)
+            before = await find_type(session, who, name=name) if kind == "object" else None
+            row = await _set_status(session, who, kind, name=name, data=data)
+            job_id = await apply_change(session, who, name=name, before=before) if kind == "object" else None
+            return _outcome(kind, row, created=False, job_id=job_id).value
 
-    return present_type(kind, await retried(write))
+    return await retried(write)
 
 
 async def _set_status(session: Session, who: Principal, kind: Kind, *, name: str, data: TypePatch) -> Row:
@@ -224,22 +230,19 @@ async def list_types(
     db: Database, who: Principal, kind: Kind, *, name: str | None, status: str | None, page: Page
 ) -> ObjectTypeList | RelationshipTypeList:
     """Return a page of types by name, each with its versions, newest first."""
-    after = page.after or [None, None, None]
-    params = {
-        "tenant": who.tenant_id,
-        "name": name,
-        "status": status,
-        "after_type": after[0],
-        "after_scope": after[1],
-        "after_version": after[2],
-        "limit": page.limit + 1,
-    }
+    place = {"tenant": who.tenant_id, "name": name, "status": status}
     async with db.tenant(who) as session:
-        found = await session.rows(queries.LISTED[kind], params)
+        found = await session.rows(queries.LISTED[kind], {**place, **_position(page.after), "limit": page.limit + 1})
+        every = {**place, **_position(None), "limit": COUNT_LIMIT}
+        total = await page.count(lambda: session.rows(queries.COUNTED[kind], every))
     rows, next_cursor = page.cut(found, key=lambda row: [row["type"], row["scope"], row["version"]])
     shown: list[Any] = [present_type(kind, row) for row in rows]
     listed = ObjectTypeList if kind == "object" else RelationshipTypeList
-    return listed(schemas=shown, next_cursor=next_cursor)
+    return listed(schemas=shown, next_cursor=next_cursor, total=total)
+
+
+def _position(after: list[Any] | None) -> dict[str, Any]:
+    return dict(zip(("after_type", "after_scope", "after_version"), after or [None, None, None], strict=True))
 
 
 def type_not_found(kind: Kind, name: str) -> NotFound:
@@ -267,11 +270,11 @@ def present_type(kind: Kind, row: Row) -> ObjectTypeRead | RelationshipTypeRead:
     )
 
 
-def _outcome(kind: Kind, row: Row, *, created: bool) -> Outcome[Created]:
+def _outcome(kind: Kind, row: Row, *, created: bool, job_id: UUID | None = None) -> Outcome[Written]:
     shown = present_type(kind, row)
     if isinstance(shown, ObjectTypeRead):
-        return Outcome(ObjectTypeCreated(schema=shown, created=created), created=created)
-    return Outcome(RelationshipTypeCreated(schema=shown, created=created), created=created)
+        return Outcome(ObjectTypeWritten(schema=shown, created=created, job_id=job_id), created=created)
+    return Outcome(RelationshipTypeWritten(schema=shown, created=created), created=created)
 
 
 @lru_cache(maxsize=2000)

@@ -552,7 +552,7 @@ def trust_mode(admin: httpx.Client) -> Iterator[Callable[[str], None]]:
     def choose(mode: str) -> None:
         answer = admin.patch("/v1/admin/projects/default", json={"trust_mode": mode})
         assert answer.status_code == 200, answer.text
-        assert answer.json()["settings"].get("trust_mode", "off") == mode
+        assert answer.json()["project"]["settings"].get("trust_mode", "off") == mode
 
     yield choose
     choose("off")

@@ -32,14 +32,14 @@ def test_an_entity_is_bound_shown_bound_anew_and_unbound(objects: Objects, robin
     objects.change(two, title="two again")
     version = objects.one("SELECT version_id FROM graph_objects WHERE canonical_id = %s", two)["version_id"]
     answer = bind(robin, entity_id, one)
-    assert (answer.status_code, answer.json()["object_canonical_id"]) == (200, one)
-    assert answer.json()["entity_id"] == entity_id
+    assert (answer.status_code, answer.json()["entity"]["object_canonical_id"]) == (200, one)
+    assert answer.json()["entity"]["entity_id"] == entity_id
     assert bound(robin, entity_id) == one
     (found,) = robin.get("/v1/entities", params={"name": made["canonical"]}).json()["entities"]
     assert found["object_canonical_id"] == one
     again = robin.post("/v1/entities", json={"canonical": made["canonical"]}).json()["entity"]
     assert again["object_canonical_id"] == one
-    assert bind(robin, entity_id, str(version)).json()["object_canonical_id"] == two, "by the id of a version"
+    assert bind(robin, entity_id, str(version)).json()["entity"]["object_canonical_id"] == two, "by the id of a version"
     taken = robin.delete(f"/v1/entities/{entity_id}/object")
     assert (taken.status_code, taken.content) == (204, b"")
     assert robin.delete(f"/v1/entities/{entity_id}/object").status_code == 204
@@ -70,7 +70,7 @@ def test_a_merged_entity_binds_what_it_became(objects: Objects, robin: httpx.Cli
     bind(robin, source, one)
     merged = robin.post(f"/v1/entities/{source}/merge", json={"into": target}).json()["entity"]
     assert merged["object_canonical_id"] == one
-    assert bind(robin, source, two).json()["entity_id"] == target
+    assert bind(robin, source, two).json()["entity"]["entity_id"] == target
     assert bound(robin, target) == two
 
 

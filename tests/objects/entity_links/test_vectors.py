@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from app.embeddings.tasks import reconcile
-from tests.embeddings.conftest import Bench
+from app.jobs.queries import LEASE
+from app.jobs.registry import Job
+from app.objects.types.schemas import ObjectTypeCreate, ObjectTypeWritten
+from app.objects.types.service import register_type
+from app.objects.types.tasks import describe_objects
+from tests.embeddings.conftest import ROBIN, Bench
 from tests.objects.entity_links.shared import Objects
 
 pytestmark = pytest.mark.anyio
@@ -95,3 +100,27 @@ async def test_units_and_vectors_of_objects_are_in_the_coverage(bench: Bench, wr
     assert told() == [{"units": 2, "vectors": 0, "queued": 3}], "whoever writes a head queues it; the worker looks"
     await bench.embed_all()
     assert told() == [{"units": 2, "vectors": 2, "queued": 0}]
+
+
+async def test_a_type_that_turns_embedding_off_drops_the_vectors_and_on_makes_them(
+    bench: Bench, written: Objects
+) -> None:
+    kept, heron = written.put("kept"), written.put("heron", type="Bird")
+    await bench.embed_all()
+    assert owners(bench) == {kept, heron}
+
+    async def register(policy: str, version: int) -> None:
+        data = ObjectTypeCreate(type="Bird", embedding_policy=policy, version=version)  # type: ignore[arg-type]
+        async with bench.db.tenant(ROBIN) as session:
+            answer = (await register_type(session, ROBIN, "object", data=data)).value
+        assert isinstance(answer, ObjectTypeWritten)
+        assert answer.job_id is not None
+        (row,) = await bench.db.call(LEASE, ("test", ["describe_objects"], 1, 60.0, ""))
+        await describe_objects(Job(bench.db, "test", row))
+        await bench.embed_all()
+
+    await register("disabled", 1)
+    assert owners(bench) == {kept}
+    assert bench.one("SELECT vectors FROM embedding_counts") == 1
+    await register("required", 2)
+    assert owners(bench) == {kept, heron}

@@ -35,16 +35,14 @@ def test_versions_of_a_type(graph: Graph) -> None:
     # What is there is checked when it next changes, and by a version that is named.
     assert graph.agent.patch(f"/v1/graph/objects/{old['id']}", json={"status": "s"}).status_code == 422
     by_first = graph.agent.patch(f"/v1/graph/objects/{old['id']}", json={"status": "s", "schema_version": 1})
-    assert by_first.json()["schema_version"] == 1
+    assert by_first.json()["object"]["schema_version"] == 1
     assert graph.make("T", schema_version=1)["schema_version"] == 1
     listed = graph.agent.get("/v1/graph/schemas/objects", params={"type": "T"}).json()["schemas"]
     assert [(found["version"], found["status"]) for found in listed] == [(2, "active"), (1, "retired")]
     assert graph.agent.get("/v1/graph/schemas/objects/T").json()["version"] == 2
     assert graph.agent.get("/v1/graph/schemas/objects/T", params={"version": 1}).json()["status"] == "retired"
-    assert (
-        graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 1, "status": "active"}).json()["status"]
-        == "active"
-    )
+    activated = graph.admin.patch("/v1/graph/schemas/objects/T", json={"version": 1, "status": "active"}).json()
+    assert activated["schema"]["status"] == "active"
     graph.make("T")
     assert (
         graph.agent.get("/v1/graph/schemas/objects", params={"status": "active"}).json()["schemas"][0]["version"] == 1

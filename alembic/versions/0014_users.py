@@ -5,10 +5,10 @@ from sqlalchemy import text
 from alembic import op
 from app.db.functions import remove_functions
 from app.db.migrations import execute_literal
-from app.db.rls import CHECKS, EXPRESSIONS, Rule, enable_tenant_rls
+from app.db.rls import Rule, enable_tenant_rls, replace_tenant_rule
 
-revision = "0016_users"
-down_revision = "0009_conflict_space"
+revision = "0014_users"
+down_revision = "0013_mention_texts"
 branch_labels = None
 depends_on = None
 
@@ -19,10 +19,14 @@ compatibility_level = 2
 RULES = {
     **dict.fromkeys(
         (
-            "memory_notes", "memory_history", "graph_facts", "entity_edges", "fact_retractions", "documents",
-            "document_notes", "embeddings", "memory_cards", "memory_reviews",
+            "memory_history", "entity_edges", "fact_retractions", "documents", "document_notes", "memory_cards",
+            "memory_reviews",
         ),
         (Rule.MEMORY, Rule.USER_MEMORY),
+    ),
+    **dict.fromkeys(
+        ("memory_notes", "graph_facts", "embeddings"),
+        (Rule.SHARED_MEMORY, Rule.USER_SHARED_MEMORY),
     ),
     **dict.fromkeys(
         (
@@ -109,11 +113,6 @@ CREATE INDEX user_erasures_user_idx ON user_erasures (tenant_id, project_id, use
 """
 
 
-def set_rule(table: str, rule: Rule) -> None:
-    """Replace the expressions of a table's policy for the service by those of a rule."""
-    execute_literal(f"ALTER POLICY {table}_app ON {table} USING {EXPRESSIONS[rule]} WITH CHECK {CHECKS[rule]}")
-
-
 def comment_owner(comment: str) -> None:
     """Say what the key of an owner is made of."""
     for table in ("memory_notes", "graph_facts", "documents"):
@@ -127,7 +126,7 @@ def upgrade() -> None:
     for table, (_, rule) in RULES.items():
         op.execute(f"ALTER TABLE {table} ADD COLUMN user_id text DEFAULT '' NOT NULL")
         op.execute(f"COMMENT ON COLUMN {table}.user_id IS 'the end user it belongs to; empty: all users'")
-        set_rule(table, rule)
+        replace_tenant_rule(execute_literal, table, rule=rule)
     comment_owner("the agent under agent_private, the garden and the user")
     op.execute("ALTER TABLE api_keys ADD COLUMN user_id text")
     op.execute("COMMENT ON COLUMN api_keys.user_id IS 'the end user that the key always acts for'")
@@ -173,6 +172,6 @@ def downgrade() -> None:
     comment_owner("the agent under agent_private, else the garden, else nothing")
     op.execute("ALTER TABLE api_keys DROP COLUMN user_id")
     for table, (rule, _) in RULES.items():
-        set_rule(table, rule)
+        replace_tenant_rule(execute_literal, table, rule=rule)
         op.execute(f"ALTER TABLE {table} DROP COLUMN user_id")
     op.execute("DROP FUNCTION owned_keys")

@@ -1,0 +1,1 @@
+"""Lint: what in a project's memory is stale, orphaned, broken or contradictory, as far as the caller can see it."""
