@@ -1,9 +1,12 @@
 """Rules of the code's structure that import contracts cannot express by wildcard."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.db.catalogue import tenant_rules
+from app.db.schema import load_metadata
 from tests.service import ROOT
 
 # Not domains: they compose the service, or are used by every domain.
@@ -45,5 +48,17 @@ def test_statements_are_written_in_queries_and_tables_only() -> None:
         and any(
             name in ("sqlalchemy.text", "sqlalchemy.select", "sqlalchemy.insert") for name in imported_modules(path)
         )
+    ]
+    assert not found
+
+
+def test_no_function_forgets_whose_row_it_inserts() -> None:
+    """A row without a user would be common to all users."""
+    tables = {name for name, rule in tenant_rules(load_metadata()).items() if rule.name.startswith("USER_")} - {"jobs"}
+    found = [
+        f"{path.stem} inserts into {inserted[1]}"
+        for path in sorted((ROOT / "alembic" / "functions").rglob("*.sql"))
+        for inserted in re.finditer(r"INSERT INTO (\w+)(?: AS \w+)? \(([^)]*)\)", path.read_text())
+        if inserted[1] in tables and "user_id" not in inserted[2]
     ]
     assert not found

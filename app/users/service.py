@@ -134,8 +134,9 @@ async def list_threads(db: Database, who: Principal, *, page: Page) -> ThreadLis
     }
     found = await db.query(who, queries.THREADS, params)
     rows, next_cursor = page.cut(found, key=lambda row: [row["thread_id"], row["user_id"]])
-    threads = [ThreadRead(**{**row, "user_id": row["user_id"] or None}) for row in rows]
-    return ThreadList(threads=threads, next_cursor=next_cursor)
+    for row in rows:
+        row["user_id"] = row["user_id"] or None
+    return ThreadList(threads=[ThreadRead(**row) for row in rows], next_cursor=next_cursor)
 
 
 async def read_thread(db: Database, who: Principal, *, thread_id: str, page: Page) -> Turns:

@@ -36,7 +36,7 @@ def eraser(signer: Signer) -> Handler:
                 {
                     "erasure": erasure,
                     "signed": signed,
-                    "signature": await signer.sign(signed),
+                    "signature": await signer.sign_receipt(session, signed),
                     "public_key": public_key,
                 },
             )
@@ -46,7 +46,6 @@ def eraser(signer: Signer) -> Handler:
 
 def _receipt(place: Scope, erasure_id: str, report: dict[str, Any], public_key: bytes) -> dict[str, Any]:
     return {
-        # The first of its fields says what kind of text was signed.
         "erasure_id": erasure_id,
         "tenant_id": place.tenant_id,
         "project_id": place.project_id,
@@ -54,6 +53,7 @@ def _receipt(place: Scope, erasure_id: str, report: dict[str, Any], public_key: 
         "requested_at": report["requested_at"],
         "completed_at": report["completed_at"],
         "destroyed": report["counts"],
+        "columns_checked": report["columns_checked"],
         "outside": OUTSIDE,
         "algorithm": ALGORITHM,
         "public_key": encode_base64(public_key),

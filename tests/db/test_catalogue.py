@@ -33,8 +33,8 @@ DRIFTS = [
     ("ALTER DATABASE {database} SET app.tenant_id = 'acme'", ["app.tenant_id", "database"]),
     (
         "CREATE OR REPLACE FUNCTION set_scope(p_tenant text, p_project text, p_agent text, p_gardens uuid[], "
-        "p_reach text, p_user text DEFAULT '') RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM set_config(''app.tenant_id'', p_tenant, false); "
-        "END'",
+        "p_reach text, p_user text DEFAULT '') RETURNS void LANGUAGE plpgsql "
+        "AS 'BEGIN PERFORM set_config(''app.tenant_id'', p_tenant, false); END'",
         ["function set_scope", "body"],
     ),
     (

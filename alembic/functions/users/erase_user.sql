@@ -23,6 +23,7 @@ DECLARE
     v_ids uuid[];
     v_counts jsonb;
     v_left jsonb;
+    v_looked bigint;
     v_now timestamptz;
 BEGIN
     PERFORM FROM projects p WHERE p.tenant_id = v_tenant AND p.project_id = v_project FOR NO KEY UPDATE;
@@ -59,9 +60,11 @@ BEGIN
     v_counts := v_counts || erase_user_rows(v_tenant, v_project, p_user, p_job, v_now);
     v_counts := v_counts || jsonb_build_object('lexical_frequencies', recount_terms(v_tenant, v_project));
 
-    v_left := user_residue(v_tenant, v_project, p_user) || coalesce((
-        SELECT jsonb_agg(jsonb_build_object('table', r.table_name, 'column', r.column_name, 'rows', r.hits))
-        FROM find_residue(v_tenant, v_ids, NULL, NULL, NULL) r WHERE r.kind = 'id'), '[]');
+    SELECT user_residue(v_tenant, v_project, p_user) || coalesce(jsonb_agg(jsonb_build_object(
+               'table', r.table_name, 'column', r.column_name, 'rows', r.hits)) FILTER (WHERE r.kind = 'id'), '[]'),
+           max(r.hits) FILTER (WHERE r.kind = 'looked')
+    INTO v_left, v_looked
+    FROM find_residue(v_tenant, v_ids, NULL, NULL, NULL) r;
     IF v_left <> '[]' THEN
         RAISE EXCEPTION 'erasure left rows behind: %', v_left;
     END IF;
@@ -69,7 +72,7 @@ BEGIN
     PERFORM record_event('erasure_completed', v_erasure.key_id, jsonb_build_object(
         'erasure_id', p_erasure, 'facts', cardinality(v_facts), 'notes', cardinality(v_notes)));
     RETURN QUERY SELECT NULL::text, jsonb_build_object(
-        'counts', v_counts, 'requested_at', v_erasure.created_at, 'completed_at', v_now,
+        'counts', v_counts, 'columns_checked', v_looked, 'requested_at', v_erasure.created_at, 'completed_at', v_now,
         'user_hash', encode(v_erasure.user_hash, 'hex'));
 END
 $$;
