@@ -53,10 +53,14 @@ OfType = Annotated[str | None, QueryParameter(name="type", max_length=128, descr
 
 
 def _tagged(body: ObjectRead | RelationshipRead | ObjectWritten | RelationshipWritten) -> Response[Any]:
-    shown = body
-    if isinstance(body, ObjectWritten | RelationshipWritten):
-        shown = body.object if isinstance(body, ObjectWritten) else body.relationship
-    return Response(body, headers={"etag": f'"{shown.version}"'})
+    match body:
+        case ObjectWritten():
+            version = body.object.version
+        case RelationshipWritten():
+            version = body.relationship.version
+        case _:
+            version = body.version
+    return Response(body, headers={"etag": f'"{version}"'})
 
 
 @post("/graph/objects", opt={"access": WRITE}, summary="Create an object", tags=["objects"])

@@ -162,7 +162,7 @@ class Chronicle:
         end = self.chance.choice([None, *(year for year in YEARS if year > fact.valid_from)])
         try:
             work = retractions.patch_fact(self.db, self.who, fact_id=fact.fact_id, data=FactPatch(valid_to=end))
-            return self.loop.run(work).closed_at != fact.closed_at
+            return self.loop.run(work).fact.closed_at != fact.closed_at
         except Conflict as problem:
             if problem.code != "timeline_occupied":
                 raise

@@ -136,7 +136,7 @@ async def test_stale(db: Database, place: Place) -> None:
     }
     place.fact(predicate_id=short, created_at=days(0.5))
     place.fact(predicate_id=long, created_at=days(9))
-    old = {"valid_from": days(400), "created_at": days(380)}
+    old: dict[str, Any] = {"valid_from": days(400), "created_at": days(380)}
     unconfirmed = place.fact(**old)
     place.fact(**old, mentions=2)
     place.fact(**old, valid_to=days(300))

@@ -30,7 +30,7 @@ def test_a_property_can_be_set_to_null(graph: Graph) -> None:
         {"op": "test", "path": "/properties/n", "value": 1},
     )  # fmt: skip
     assert patched.status_code == 200, patched.text
-    now = patched.json()
+    now = patched.json()["object"]
     assert (now["properties"], now["labels"], now["status"]) == ({"owner": None, "n": 1}, ["a", "b"], None)
     assert (now["key"], now["title"], now["version"]) == ("k", "Thing", 2)
     stored = graph.agent.get(f"/v1/graph/objects/{made['id']}").json()
@@ -49,8 +49,9 @@ def test_a_json_patch_of_a_relationship(graph: Graph) -> None:
         {"op": "move", "from": "/weight", "path": "/properties/w"}, kind="relationships",
     )  # fmt: skip
     assert patched.status_code == 200, patched.text
-    assert patched.json()["properties"] == {"a": [1, None], "b": [1, None], "w": 0.5}
-    assert (patched.json()["weight"], patched.json()["src_id"]) == (None, link["src_id"])
+    now = patched.json()["relationship"]
+    assert now["properties"] == {"a": [1, None], "b": [1, None], "w": 0.5}
+    assert (now["weight"], now["src_id"]) == (None, link["src_id"])
 
 
 @pytest.mark.parametrize(

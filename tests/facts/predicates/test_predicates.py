@@ -135,7 +135,7 @@ def test_predicates_of_the_tenant_are_for_administrators(robin: httpx.Client, ad
     wide = predicate(admin, scope="tenant")["predicate_id"]
     assert decide(robin, wide, cardinality="single").status_code == 403
     assert robin.post(f"/v1/predicates/{wide}/aliases", json={"alias": new()}).status_code == 403
-    assert decide(admin, wide, cardinality="single").json()["cardinality"] == "single"
+    assert decide(admin, wide, cardinality="single").json()["predicate"]["cardinality"] == "single"
     assert admin.post(f"/v1/predicates/{wide}/aliases", json={"alias": new()}).status_code == 201
 
 
@@ -254,7 +254,7 @@ def test_conflicts_end_when_a_predicate_is_decided(robin: httpx.Client, superuse
         third = write(robin, subject, name, "Zug", valid_from=year(2022))
         assert [len(item["conflicts"]) for item in (first, second, third)] == [0, 1, 2]
         decided = decide(robin, first["fact"]["predicate"]["predicate_id"], status="active", **decision)
-        assert (decided.status_code, decided.json()["status"]) == (200, "active")
+        assert (decided.status_code, decided.json()["predicate"]["status"]) == (200, "active")
         rows = superuser.execute(
             "SELECT status, resolved_by FROM fact_conflicts WHERE conflict_id = ANY(%s)",
             ([*second["conflicts"], *third["conflicts"]],),
@@ -288,7 +288,7 @@ def test_resolve_latest_puts_every_timeline_in_order(robin: httpx.Client) -> Non
     wrong = fact(robin, same, made["name"], "Bern", valid_from=year(2020))
     right = fact(robin, same, made["name"], "Basel", valid_from=year(2020))
     decided = decide(robin, made["predicate_id"], cardinality="single", resolve="latest")
-    assert (decided.status_code, decided.json()["cardinality"]) == (200, "single")
+    assert (decided.status_code, decided.json()["predicate"]["cardinality"]) == (200, "single")
     assert read(robin, first["fact_id"])["valid_to"] == year(2020)
     assert read(robin, middle["fact_id"])["valid_to"] == year(2021)
     assert ids(listed(robin, entity=subject)) == [last["fact_id"]]
@@ -324,7 +324,7 @@ def test_single_becomes_multi_and_values_stand_side_by_side_again(robin: httpx.C
     made, subject = predicate(robin, cardinality="single"), new()
     fact(robin, subject, made["name"], "Bern")
     fact(robin, subject, made["name"], "Basel")
-    assert decide(robin, made["predicate_id"], cardinality="multi").json()["cardinality"] == "multi"
+    assert decide(robin, made["predicate_id"], cardinality="multi").json()["predicate"]["cardinality"] == "multi"
     assert write(robin, subject, made["name"], "Zug")["superseded"] == []
     assert {item["object"]["value"] for item in listed(robin, entity=subject)} == {"Basel", "Zug"}
     assert error(decide(robin, made["predicate_id"], cardinality="single")) == (409, "predicate_values_open")
@@ -349,7 +349,7 @@ def test_a_pending_predicate_known_as_single_supersedes_once_active(robin: httpx
 def test_a_status_only_moves_forward(robin: httpx.Client, path: list[str], forbidden: list[str]) -> None:
     made = predicate(robin, status=path[0])["predicate_id"]
     for status in path[1:]:
-        assert decide(robin, made, status=status).json()["status"] == status
+        assert decide(robin, made, status=status).json()["predicate"]["status"] == status
     for status in forbidden:
         assert error(decide(robin, made, status=status)) == (409, "predicate_transition")
     assert decide(robin, made, status=path[-1]).status_code == 200
@@ -411,7 +411,7 @@ def test_an_agent_decides_about_predicates_only_with_the_scope(
     assert (again.status_code, again.json()["created"]) == (200, False)
     assert error(decide(plain, waiting["predicate_id"], status="active")) == (403, "missing_scope")
     assert decide(plain, waiting["predicate_id"], cardinality="multi").status_code == 200, "a pending one, by everybody"
-    assert decide(robin, waiting["predicate_id"], status="active").json()["status"] == "active"
+    assert decide(robin, waiting["predicate_id"], status="active").json()["predicate"]["status"] == "active"
     again = plain.post("/v1/predicates", json={"name": waiting["name"]})
     assert (again.status_code, again.json()["predicate"]["status"]) == (200, "active")
     for change in ({"cardinality": "single"}, {"status": "deprecated"}, {"status": "active", "cardinality": "single"}):

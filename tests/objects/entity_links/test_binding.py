@@ -129,7 +129,7 @@ def test_about_what_is_hidden_in_part_an_agent_learns_nothing_and_an_administrat
     stone = tombstone(admin, made["canonical"], scope="project_shared")
     assert objects.levels(first) == {1}
     answer = bind(robin, made["entity_id"], second)
-    assert (answer.status_code, answer.json()["object_canonical_id"]) == (200, second)
+    assert (answer.status_code, answer.json()["entity"]["object_canonical_id"]) == (200, second)
     assert objects.levels(first) == objects.levels(second) == {1}, "what was hidden stays hidden"
     assert error(bind(admin, made["entity_id"], objects.put("third"))) == (409, "entity_tombstoned")
     revoke(admin, stone)

@@ -1,7 +1,7 @@
 """A changed search setting of a type reaches existing objects by a job: their words, their text and their vectors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -27,8 +27,8 @@ OBJECT = """
 
 
 @pytest.fixture
-def rows(database: TestDatabase) -> Any:
-    with psycopg.connect(database.superuser, autocommit=True, row_factory=dict_row) as connection:
+def rows(database: TestDatabase) -> Iterator[Superuser]:
+    with psycopg.Connection[Row].connect(database.superuser, autocommit=True, row_factory=dict_row) as connection:
         yield connection
 
 
