@@ -144,7 +144,8 @@ def test_a_downgrade_removes_functions_and_migrate_brings_them_back(fresh_databa
     down = palimpsest("migrate", "--downgrade", "0001_baseline", DATABASE_MIGRATION_URL=url)
     assert down.returncode == 0, down.stderr
     left = [str(row[0]).partition("(")[0] for row in describe_functions(fresh_database.superuser)]
-    assert left == sorted(functions.schema_functions())
+    # Those of the baseline; others came with later revisions.
+    assert left == ["count_terms", "lexical_keys"]
     again = palimpsest("migrate", DATABASE_MIGRATION_URL=url)
     assert again.returncode == 0, again.stderr
     assert describe_functions(fresh_database.superuser) == before
