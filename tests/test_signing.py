@@ -179,7 +179,7 @@ def test_the_service_gets_the_receipt_of_an_erasure_signed(
     [
         {"tenant_id": "rival"},
         {"project_id": "other"},
-        {"tombstone_id": str(uuid4())},
+        {"tombstone_id": "00000000-0000-7000-8000-000000000001"},
         {"tombstone_id": None},
         {"public_key": base64.b64encode(bytes(32)).decode()},
         {"algorithm": "None"},
