@@ -62,7 +62,7 @@ def render(
     text, and further lines are quoted, so that no text can look like another result or end the frame.
     """
     parts = [] if card is None else [f"Card:\n{quote_lines(card.strip())}"]
-    parts += [_render_note(one, titles) if isinstance(one, RecalledNote) else _render_fact(one) for one in results]
+    parts += [render_result(one, titles) for one in results]
     if not parts:
         return ""
     space = token_budget * BYTES_PER_TOKEN
@@ -77,6 +77,11 @@ def render(
 
 def _frame(parts: Sequence[str]) -> str:
     return fence(TAG, "\n".join([EXPLANATION, *parts]))
+
+
+def render_result(result: RecalledFact | RecalledNote, titles: Mapping[str, str]) -> str:
+    """Return one result as lines of a prompt, of which each begins with words of ours or with a quotation mark."""
+    return _render_note(result, titles) if isinstance(result, RecalledNote) else _render_fact(result)
 
 
 def _render_note(note: RecalledNote, titles: Mapping[str, str]) -> str:

@@ -4,6 +4,8 @@ from sqlalchemy import text
 
 # Users with what each has, in the order of their ids; `only` is one of them.
 USERS = "SELECT * FROM list_users(%(tenant)s, %(project)s, %(after)s, %(only)s, %(limit)s, %(most)s)"
+# The ids of users; for counting them, nothing else of each is counted.
+USER_IDS = "SELECT user_id FROM list_users(%(tenant)s, %(project)s, %(after)s, %(only)s, %(limit)s, %(most)s)"
 # Record that a user is to be erased.
 REQUEST_ERASURE = text("SELECT * FROM request_user_erasure(CAST(:erasure AS uuid), :user, :key)")
 # Destroy everything of a user.
@@ -33,3 +35,9 @@ TURNS = """
       AND (%(after)s::uuid IS NULL OR (coalesce(n.position, 2147483647), n.occurred_at, n.note_id)
            > (%(after_place)s::int, %(after_at)s::timestamptz, %(after)s::uuid))
     ORDER BY 2, n.occurred_at, n.note_id LIMIT %(limit)s"""
+# The ids of the last notes of a thread, the last one first.
+LAST_TURNS = """
+    SELECT n.note_id FROM memory_notes n
+    WHERE n.tenant_id = %(tenant)s AND n.project_id = %(project)s AND n.thread_id = %(thread)s AND n.deleted_at IS NULL
+      AND n.user_id = %(user)s
+    ORDER BY coalesce(n.position, 2147483647) DESC, n.occurred_at DESC, n.note_id DESC LIMIT %(limit)s"""

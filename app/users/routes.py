@@ -3,32 +3,37 @@
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
-from litestar import Response, Router, delete, get
-from litestar.params import FromPath, QueryParameter
+from litestar import Response, Router, delete, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import Stream
 
-from app.access import Principal, parse_user_id
+from app.access import Principal, as_user, parse_user_id
 from app.errors import BadRequest
 from app.notes import forgetting
 from app.notes.routes import CheckHeld
 from app.notes.schemas import NoteFilter, NotesForget, NotesForgotten
 from app.paging import Page
-from app.users import export, service
-from app.users.schemas import ThreadList, Turns, UserErased, UserList, UserProfile, UserReceipt
+from app.recall.routes import Dependencies
+from app.users import context, export, service
+from app.users.schemas import ContextAsk, ContextRead, ThreadList, Turns, UserErased, UserList, UserProfile, UserReceipt
 from app.web.auth import Access
-from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Limit, Who, respond
+from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, IncludeTotal, Limit, Who, respond
 
 READ = Access(work="read", scopes=("notes:read", "facts:read"))
 EXPORT = Access(work="read", cost=4, scopes=("notes:read", "facts:read"))
+CONTEXT = Access(work="read", cost=2, scopes=("facts:read", "notes:read"), user_in_body=True)
 WRITE = Access(work="write", scopes=("notes:write",))
 ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin",))
 
 
 @get("/users", opt={"access": READ}, summary="List users", tags=["users"])
-async def list_users(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> UserList:
+async def list_users(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> UserList:
     """The end users of whom something is stored, by their ids. Users need no registration: whoever is named in
     `user_id` or `X-User-Id` when something is written is one."""
-    return await service.list_users(db, who, page=Page(cursors, who, "users", limit=limit, cursor=cursor))
+    page = Page(cursors, who, "users", limit=limit, cursor=cursor, include_total=include_total)
+    return await service.list_users(db, who, page=page)
 
 
 @get("/users/{user_id:str}", opt={"access": READ}, summary="Get the profile of a user", tags=["users"])
@@ -60,26 +65,35 @@ async def erase_user(db: Db, who: Who, idempotent: Idempotent, user_id: FromPath
 
 
 @get("/users/{user_id:str}/receipt", opt={"access": ADMIN}, summary="Get the receipt of an erasure", tags=["users"])
-async def get_receipt(db: Db, who: Who, user_id: FromPath[str]) -> UserReceipt:
+async def get_user_receipt(db: Db, who: Who, user_id: FromPath[str]) -> UserReceipt:
     """For administrators. It names the user by a hash alone: SHA-256 of tenant, project and id, joined by `/`. Verify
     `signature` over `signed` with the public key of /.well-known/palimpsest."""
     return await service.get_receipt(db, who, user=parse_user_id(user_id, "user_id"))
 
 
 @get("/threads", opt={"access": READ}, summary="List threads", tags=["users"])
-async def list_threads(db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None) -> ThreadList:
+async def list_threads(
+    db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
+) -> ThreadList:
     """The conversations and documents whose notes you can see, by their ids. Threads of different users are different
     threads, also where their ids are equal."""
-    return await service.list_threads(db, who, page=Page(cursors, who, "threads", limit=limit, cursor=cursor))
+    page = Page(cursors, who, "threads", limit=limit, cursor=cursor, include_total=include_total)
+    return await service.list_threads(db, who, page=page)
 
 
 @get("/threads/{thread_id:str}", opt={"access": READ}, summary="Get the turns of a thread", tags=["users"])
 async def get_thread(
-    db: Db, who: Who, cursors: Cursors, thread_id: FromPath[str], limit: Limit = 50, cursor: Cursor = None
+    db: Db,
+    who: Who,
+    cursors: Cursors,
+    thread_id: FromPath[str],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_total: IncludeTotal = False,
 ) -> Turns:
     """The live notes of the thread by `position`, then by `occurred_at`: those of the user in X-User-Id, or without one
     those common to all users."""
-    page = Page(cursors, who, "thread", limit=limit, cursor=cursor, thread_id=thread_id)
+    page = Page(cursors, who, "thread", limit=limit, cursor=cursor, include_total=include_total, thread_id=thread_id)
     return await service.read_thread(db, who, thread_id=thread_id, page=page)
 
 
@@ -107,7 +121,19 @@ async def _forget_thread(
     return await forgetting.forget_notes(db, who, data=data, signer=cursors, owner=who.owner_user)
 
 
+@post("/context", opt={"access": CONTEXT}, status_code=200, summary="Get the context of a prompt", tags=["recall"])
+async def get_context(
+    db: Db, who: Who, cursors: Cursors, recall_dependencies: Dependencies, data: JSONBody[ContextAsk]
+) -> ContextRead:
+    """One block for a prompt, within a token budget: what is known of the user, the facts and notes that fit the query
+    (by default the last turns), and the last turns of the thread, each thing once. What changes least comes first, so
+    that a prompt cache stays warm. Stored text cannot end the frame, begin a line or take a role."""
+    who = as_user(who, data.user_id)
+    return await context.build_context(db, who, ask=data, dependencies=recall_dependencies, signer=cursors)
+
+
 handlers: list[Any] = [
-    list_users, get_user, export_user, erase_user, get_receipt, list_threads, get_thread, delete_thread,
+    get_context, list_users, get_user, export_user, erase_user, get_user_receipt, list_threads, get_thread,
+    delete_thread,
 ]  # fmt: skip
 router = Router(path="/", route_handlers=handlers)

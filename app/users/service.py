@@ -6,17 +6,20 @@ from uuid import UUID
 import msgspec
 
 from app.access import Principal, as_user, new_id, require_project
+from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.scope import EVERY_USER, LEGAL_HOLD
 from app.errors import Conflict, Forbidden, NotFound
 from app.facts import reads
+from app.facts.names import last_segment
 from app.facts.schemas import FactRead
 from app.jobs.queue import NewJob, enqueue
 from app.notes import service as notes
 from app.outcomes import Outcome
 from app.paging import CursorSigner, Page
-from app.prompt_text import visible
+from app.prompt_text import inline
 from app.read_context import ReadContext
+from app.recall.rendering import value_text
 from app.signing import ALGORITHM, encode_base64
 from app.users import queries
 from app.users.schemas import (
@@ -34,6 +37,10 @@ MAX_COUNT = 10_000
 PROFILE_FACTS = 100
 
 
+def _place(who: Principal) -> dict[str, Any]:
+    return {"tenant": who.tenant_id, "project": require_project(who)}
+
+
 def user_not_found() -> NotFound:
     """Return the error for a user of whom nothing is stored that the caller can see."""
     return NotFound("There is no such user: nothing of theirs is stored.", code="user_not_found")
@@ -41,8 +48,7 @@ def user_not_found() -> NotFound:
 
 async def _read_users(db: Database, who: Principal, *, after: str | None, only: str | None, limit: int) -> list[Row]:
     params = {
-        "tenant": who.tenant_id,
-        "project": require_project(who),
+        **_place(who),
         "after": after,
         "only": only,
         "limit": limit,
@@ -57,7 +63,9 @@ async def list_users(db: Database, who: Principal, *, page: Page) -> UserList:
     after = None if page.after is None else page.after[0]
     found = await _read_users(db, who, after=after, only=only, limit=page.limit + 1)
     rows, next_cursor = page.cut([row for row in found if _has_rows(row)], key=lambda row: [row["user_id"]])
-    return UserList(users=[UserRead(**row) for row in rows], next_cursor=next_cursor)
+    params = {**_place(who), "after": None, "only": only, "limit": COUNT_LIMIT, "most": 0}
+    total = await page.count(lambda: db.query(who, count_query(queries.USER_IDS), params))
+    return UserList(users=[UserRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 def _has_rows(row: Row) -> bool:
@@ -73,13 +81,13 @@ async def get_profile(db: Database, who: Principal, *, user: str, signer: Cursor
     page = Page(signer, who, "profile", limit=PROFILE_FACTS, cursor=None)
     filters = reads.FactFilters(own=True, include_contradicted=False)
     facts = (await reads.list_facts(db, ReadContext.of(who), filters=filters, page=page)).facts
-    return UserProfile(user=UserRead(**rows[0]), facts=facts, profile="\n".join(_line(fact) for fact in facts))
+    return UserProfile(user=UserRead(**rows[0]), facts=facts, profile="\n".join(profile_line(fact) for fact in facts))
 
 
-def _line(fact: FactRead) -> str:
-    """Return a fact as one line, without what could be taken for an instruction's frame."""
-    value = fact.object.entity.canonical if fact.object.entity is not msgspec.UNSET else str(fact.object.value)
-    return visible(" ".join(f"- {fact.subject.canonical} {fact.predicate.name.replace('_', ' ')} {value}".split()))
+def profile_line(fact: FactRead) -> str:
+    """Return a fact as one line for a prompt, in which stored text can begin no tag and no line of its own."""
+    relation = fact.predicate.name.replace("_", " ")
+    return f"- {inline(f'{last_segment(fact.subject.canonical)} {relation} {value_text(fact)}')}"
 
 
 async def request_erasure(session: Session, who: Principal, *, user: str) -> Outcome[UserErased]:
@@ -107,7 +115,7 @@ async def request_erasure(session: Session, who: Principal, *, user: str) -> Out
 async def get_receipt(db: Database, who: Principal, *, user: str) -> UserReceipt:
     """Return the signed receipt of the last erasure of a user or raise NotFound."""
     custodian = msgspec.structs.replace(who, reach=LEGAL_HOLD)
-    params = {"tenant": who.tenant_id, "project": require_project(who), "user": user}
+    params = {**_place(who), "user": user}
     rows = await db.query(custodian, queries.RECEIPT, params)
     if not rows:
         raise NotFound(
@@ -126,8 +134,7 @@ async def get_receipt(db: Database, who: Principal, *, user: str) -> UserReceipt
 async def list_threads(db: Database, who: Principal, *, page: Page) -> ThreadList:
     """Return the threads that the caller can see, by their ids."""
     params: dict[str, Any] = {
-        "tenant": who.tenant_id,
-        "project": require_project(who),
+        **_place(who),
         "after": None if page.after is None else page.after[0],
         "after_user": None if page.after is None else page.after[1],
         "limit": page.limit + 1,
@@ -136,15 +143,16 @@ async def list_threads(db: Database, who: Principal, *, page: Page) -> ThreadLis
     rows, next_cursor = page.cut(found, key=lambda row: [row["thread_id"], row["user_id"]])
     for row in rows:
         row["user_id"] = row["user_id"] or None
-    return ThreadList(threads=[ThreadRead(**row) for row in rows], next_cursor=next_cursor)
+    every = {**_place(who), "after": None, "after_user": None, "limit": COUNT_LIMIT}
+    total = await page.count(lambda: db.query(who, count_query(queries.THREADS), every))
+    return ThreadList(threads=[ThreadRead(**row) for row in rows], next_cursor=next_cursor, total=total)
 
 
 async def read_thread(db: Database, who: Principal, *, thread_id: str, page: Page) -> Turns:
     """Return the notes of a thread in order: the caller's user's, else those common to all users."""
     after = page.after or [None, None, None]
     params: dict[str, Any] = {
-        "tenant": who.tenant_id,
-        "project": require_project(who),
+        **_place(who),
         "thread": thread_id,
         "user": who.owner_user,
         "after_place": after[0],
@@ -160,7 +168,10 @@ async def read_thread(db: Database, who: Principal, *, thread_id: str, page: Pag
     )
     ids = [str(row["note_id"]) for row in rows]
     by_id = {str(note.note_id): note for note in await notes.read_notes(db, who, ids=ids)}
-    return Turns(notes=[by_id[note_id] for note_id in ids if note_id in by_id], next_cursor=next_cursor)
+    every = {**params, "after": None, "limit": COUNT_LIMIT}
+    total = await page.count(lambda: db.query(who, count_query(queries.TURNS), every))
+    turns = [by_id[note_id] for note_id in ids if note_id in by_id]
+    return Turns(notes=turns, next_cursor=next_cursor, total=total)
 
 
 def require_administrator(who: Principal) -> None:

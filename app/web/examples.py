@@ -46,6 +46,7 @@ EXAMPLES: dict[str, Any] = {
     "POST /v1/notes/{note_id}/recover": {"reason": "deleted by mistake"},
     "POST /v1/notes/forget": {"filter": {"thread_id": "chat-119"}, "reason": "she asked", "dry_run": True},
     "POST /v1/recall": {"query": "Where does Alice live?", "user_id": "alice", "token_budget": 1500, "rendered": True},
+    "POST /v1/context": {"user_id": "alice", "query": "Where does Alice live?", "token_budget": 1500},
     "POST /v1/facts": _FACT,
     "PUT /v1/facts": _FACT,
     "POST /v1/facts/batch": {

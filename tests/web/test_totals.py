@@ -42,7 +42,10 @@ LISTS = {
     "/v1/predicates": "predicates",
     "/v1/reviews": "reviews",
     "/v1/sources": "sources",
+    "/v1/threads": "threads",
+    "/v1/threads/{thread_id}": "notes",
     "/v1/tombstones": "tombstones",
+    "/v1/users": "users",
 }
 # What narrows a list, and leaves something of it.
 FILTERS: dict[str, dict[str, str]] = {
@@ -136,6 +139,11 @@ class Filled:
             self.make("/v1/facts", {"subject": "Alice", "predicate": "likes", "object": {"value": f"tea {number}"}})
             self.make("/v1/facts", {"subject": f"Bob {number}", "predicate": "has", "object": {"value": "a card"}})
             self.get("/v1/cards", {"entity": f"Bob {number}", "force_refresh": "true"})
+        self.ids["thread_id"] = "chat"
+        for number in range(3):
+            turn = {"content": f"turn {number}", "thread_id": "chat", "position": number}
+            self.make("/v1/notes", turn)
+            self.make("/v1/notes", {**turn, "user_id": f"user {number}"})
         for text in ("changed", "changed again"):
             self.make(f"/v1/notes/{self.ids['note_id']}", {"content": text, "reason": "r"}, method="PATCH")
 
