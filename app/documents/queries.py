@@ -29,7 +29,7 @@ from app.db.database import Row, Session
 from app.db.scope import Scope
 from app.db.users import newest
 from app.documents.tables import document_notes, documents
-from app.notes.schemas import NoteRead
+from app.notes.schemas import STORED_FIELDS
 
 c = documents.c
 NOTE_UUIDS = ("note_id", "garden_id", "derived_from")
@@ -46,7 +46,7 @@ memory_notes = table(
     column("tenant_id", Text),
     column("content_hash", Text),
     column("deleted_at", DateTime(timezone=True)),
-    *(column(name, Uuid(as_uuid=False) if name in NOTE_UUIDS else NullType()) for name in NoteRead.__struct_fields__),
+    *(column(name, Uuid(as_uuid=False) if name in NOTE_UUIDS else NullType()) for name in STORED_FIELDS),
 )
 
 COLUMNS = (
@@ -150,7 +150,7 @@ def select_chunks(*, tenant_id: str, document_id: str, after: int | None, limit:
         documents, and_(c.tenant_id == link.tenant_id, c.document_id == link.document_id)
     )
     return (
-        select(*(note[name] for name in NoteRead.__struct_fields__), link.chunk_index)
+        select(*(note[name] for name in STORED_FIELDS), link.chunk_index)
         .select_from(joined)
         .where(*conditions)
         .order_by(link.chunk_index)

@@ -103,6 +103,10 @@ class NoteRead(Read, frozen=True, kw_only=True):
     """Entities of the facts you can see that cite it, at most 100. Only when one note is read."""
 
 
+# The fields of a note that are columns of its row.
+STORED_FIELDS = tuple(name for name in NoteRead.__struct_fields__ if name not in ("project_id", "mentions"))
+
+
 class NoteWritten(Read, frozen=True, kw_only=True):
     note: NoteRead
     deduplicated: bool

@@ -12,7 +12,7 @@ from app.db.database import Row, Session
 from app.db.scope import Scope
 from app.errors import Conflict, NotFound
 from app.notes import queries
-from app.notes.schemas import NoteMention, NoteRead
+from app.notes.schemas import STORED_FIELDS, NoteMention, NoteRead
 from app.read_context import shared_from
 
 # Fields whose previous value the history keeps, besides the content.
@@ -90,8 +90,7 @@ def present_note(row: Row) -> NoteRead:
 
 def note_fields(row: Row) -> dict[str, Any]:
     """Return the fields of NoteRead from a row that has them as columns."""
-    computed = ("project_id", "mentions")
-    fields: dict[str, Any] = {name: row[name] for name in NoteRead.__struct_fields__ if name not in computed}
+    fields: dict[str, Any] = {name: row[name] for name in STORED_FIELDS}
     fields |= shared_from(row)
     fields["note_id"] = UUID(str(row["note_id"]))
     for name in ("garden_id", "derived_from"):

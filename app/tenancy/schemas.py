@@ -172,6 +172,7 @@ class KeyRead(Read, frozen=True, kw_only=True):
     agent_id: str
     project_id: str | None
     user_id: str | None
+    """The end user it always acts for."""
     scopes: list[str]
     rate_limits: RateLimits
     created_at: datetime
@@ -191,6 +192,7 @@ class KeyIssued(Read, frozen=True, kw_only=True):
     agent_id: str
     project_id: str | None
     user_id: str | None
+    """The end user it always acts for."""
     scopes: list[str]
     expires_at: datetime | None
 

@@ -73,6 +73,8 @@ def run(command: str, environment: dict[str, str]) -> Any:
             break
         time.sleep(0.2)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    if "/export" in command:
+        return [json.loads(line) for line in done.stdout.splitlines()]
     return json.loads(done.stdout) if done.stdout.strip() else {}
 
 

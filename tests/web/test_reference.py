@@ -88,14 +88,14 @@ def test_only_health_needs_no_key(document: dict[str, Any], client: httpx.Client
             assert operation["security"] == [{}], path
 
 
-def test_the_two_headers_are_parameters_where_they_count(document: dict[str, Any]) -> None:
+def test_the_headers_are_parameters_where_they_count(document: dict[str, Any]) -> None:
     def headers(path: str, method: str) -> set[str]:
         return {
             item["name"].lower() for item in document["paths"][path][method]["parameters"] if item["in"] == "header"
         }
 
-    assert headers("/v1/notes", "post") == {"x-project-id", "idempotency-key"}
-    assert headers("/v1/notes", "get") == {"x-project-id"}
+    assert headers("/v1/notes", "post") == {"x-project-id", "x-user-id", "idempotency-key"}
+    assert headers("/v1/notes", "get") == {"x-project-id", "x-user-id"}
     assert "idempotency-key" in headers("/v1/admin/tenants", "post")
 
 
@@ -119,7 +119,7 @@ def test_names_given_to_operations_are_used(document: dict[str, Any]) -> None:
 
 def test_what_people_need_first_comes_first_and_administration_last(document: dict[str, Any]) -> None:
     tags = [tag["name"] for tag in document["tags"]]
-    assert tags[:4] == ["notes", "recall", "facts", "entities"]
+    assert tags[:5] == ["notes", "recall", "users", "facts", "entities"]
     assert tags[-1] == "administration"
     paths = list(document["paths"])
     assert paths[0] == "/v1/notes"
