@@ -43,17 +43,18 @@ RULES = {
 SCHEMA_FUNCTIONS = {
     "owned_keys": """
 -- The terms of a document of a user as the index has them: under a mark of the user, and under one of all users' for
--- searches without a user. What all users share is under the mark of the project.
+-- searches without a user. What all users share is under the mark of the project. Its calls name the schema, since a
+-- restore has no search path.
 CREATE OR REPLACE FUNCTION owned_keys(p_tenant text, p_project text, p_user text, p_terms text[])
 RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
     IF p_user = '' THEN
-        RETURN lexical_keys(p_tenant, p_project, p_terms);
+        RETURN public.lexical_keys(p_tenant, p_project, p_terms);
     END IF;
-    RETURN lexical_keys(p_tenant, p_project || '/*', p_terms)
-        || lexical_keys(p_tenant, p_project || '/' || p_user, p_terms);
+    RETURN public.lexical_keys(p_tenant, p_project || '/*', p_terms)
+        || public.lexical_keys(p_tenant, p_project || '/' || p_user, p_terms);
 END
 $$;
 """,
