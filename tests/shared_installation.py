@@ -23,7 +23,8 @@ EMPTY = """
     BEGIN
         SELECT string_agg(oid::regclass::text, ', ') INTO filled FROM pg_class
         WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
-            AND relname NOT IN ('alembic_version', 'embedding_models', 'installed_releases', 'service_secrets');
+            AND relname NOT IN ('alembic_version', 'embedding_models', 'installed_releases', 'service_secrets',
+                                'signing_keys');
         IF filled IS NOT NULL THEN
             -- The audit log refuses it otherwise.
             SET LOCAL session_replication_role = replica;
@@ -60,7 +61,8 @@ STATE = """
         (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM alembic_version t),
         (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM embedding_models t),
         (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM installed_releases t),
-        (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM service_secrets t)))"""
+        (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM service_secrets t),
+        (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM signing_keys t)))"""
 
 
 class SharedInstallation:
