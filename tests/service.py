@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -53,7 +53,7 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**kept, **variables}
 
 
-def palimpsest(*arguments: str, timeout: float = 180, **variables: str) -> subprocess.CompletedProcess[str]:
+def palimpsest(*arguments: str, timeout: Any = 180, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     # Imported here: benchmarks and services need nothing of it.
     from tests.commands import run_command
