@@ -33,7 +33,7 @@ MAX_NAME = 80
 # What a name may not begin with, so that it looks like no heading, list, quotation or fence.
 NAME_START = re.compile(r"[\s#>*`~=|:+-]+")
 NAME_END = re.compile(r"[\s:|]+\Z")
-COLON = re.compile(r":(?=\s)")
+COLON = re.compile(r":+(?=\s)")
 
 
 def visible(text: str) -> str:

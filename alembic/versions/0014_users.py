@@ -86,6 +86,16 @@ CREATE INDEX graph_entities_user_idx ON graph_entities (tenant_id, project_id, u
 CREATE INDEX documents_user_idx ON documents (tenant_id, project_id, user_id, created_at, document_id)
     WHERE user_id <> '';
 CREATE INDEX embeddings_user_idx ON embeddings (tenant_id, project_id, user_id, model_id, owner_kind, view);
+DROP INDEX entity_edges_in_idx;
+CREATE INDEX entity_edges_in_idx
+    ON entity_edges (tenant_id, project_id, object_entity_id, scope, confidence, edge_id)
+    INCLUDE (subject_entity_id, predicate_id, source_trust, valid_from, valid_until, created_at, closed_at,
+        retracted_at, weighed_at, agent_id, garden_id, suppression, user_id);
+DROP INDEX entity_edges_out_idx;
+CREATE INDEX entity_edges_out_idx
+    ON entity_edges (tenant_id, project_id, subject_entity_id, scope, confidence, edge_id)
+    INCLUDE (object_entity_id, predicate_id, source_trust, valid_from, valid_until, created_at, closed_at,
+        retracted_at, weighed_at, agent_id, garden_id, suppression, user_id);
 CREATE INDEX memory_cards_user_idx ON memory_cards (tenant_id, project_id, user_id) WHERE user_id <> '';
 CREATE INDEX memory_reviews_user_idx ON memory_reviews (tenant_id, project_id, user_id) WHERE user_id <> '';
 CREATE INDEX recall_traces_user_idx ON recall_traces (tenant_id, project_id, user_id) WHERE user_id <> '';
@@ -137,6 +147,16 @@ def upgrade() -> None:
 
 
 BEFORE = """
+DROP INDEX entity_edges_in_idx;
+CREATE INDEX entity_edges_in_idx
+    ON entity_edges (tenant_id, project_id, object_entity_id, scope, confidence, edge_id)
+    INCLUDE (subject_entity_id, predicate_id, source_trust, valid_from, valid_until, created_at, closed_at,
+        retracted_at, weighed_at, agent_id, garden_id, suppression);
+DROP INDEX entity_edges_out_idx;
+CREATE INDEX entity_edges_out_idx
+    ON entity_edges (tenant_id, project_id, subject_entity_id, scope, confidence, edge_id)
+    INCLUDE (object_entity_id, predicate_id, source_trust, valid_from, valid_until, created_at, closed_at,
+        retracted_at, weighed_at, agent_id, garden_id, suppression);
 DROP INDEX memory_notes_terms_idx;
 CREATE INDEX memory_notes_terms_idx
     ON memory_notes USING gin (lexical_keys(tenant_id, project_id, tsvector_to_array(terms)))

@@ -19,7 +19,7 @@ import psycopg
 from app import __version__
 from app.db.migrations import known_revisions
 
-COMPATIBILITY_LEVEL = 1
+COMPATIBILITY_LEVEL = 2
 
 # Revisions of the last pre-releases; the schema of the last of them is the baseline.
 PRE_RELEASES = tuple(f"{number:04d}" for number in range(1, 13))

@@ -307,7 +307,7 @@ def select_facts(
     by_id: set[str],
     inactive: bool,
     preferred: bool,
-    owners: Literal["every", "visible", "own"],
+    owners: Literal["every", "visible", "own"] = "every",
 ) -> str:
     """Return the query for facts, newest first; `by_id` are the filters that name an entity by its id.
 

@@ -21,7 +21,7 @@ from app.db.rls import Rule
 # What a traversal and the policy read of an edge; included in the indexes so that the table itself is not read.
 _TRAVERSED = [
     *("predicate_id", "source_trust", "valid_from", "valid_until", "created_at", "closed_at", "retracted_at"),
-    *("weighed_at", "agent_id", "garden_id", "suppression"),
+    *("weighed_at", "agent_id", "garden_id", "suppression", "user_id"),
 ]
 
 # One row for each fact whose object is an entity, written in the fact's transaction. It has all that a traversal at

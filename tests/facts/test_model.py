@@ -198,7 +198,7 @@ class Timelines(RuleBasedStateMachine):
             with pytest.raises(Conflict):
                 self.run(work)
             return
-        now = self.run(work).closed_at
+        now = self.run(work).fact.closed_at
         self.model.move(fact, end or FOREVER, now)
 
     def undecided(self) -> list[str]:

@@ -93,7 +93,7 @@ class Space:
         asked = {"scope": None, "ago": None, "sure": 0.0, "trusted": 0.0, "limit": LIMIT, **changes}
         text = f"[{','.join(map(str, vector.tolist()))}]"
         with self.caller.transaction():
-            self.caller.execute("SELECT set_scope('acme', 'default', 'robin', '{}', '')")
+            self.caller.execute("SELECT set_scope('acme', 'default', 'robin', '{}', '', '*')")
             params = {**asked, "kind": kind, "model": model, "dimensions": len(vector), "vector": text}
             return self.caller.execute(NEAR.encode(), params).fetchall()
 

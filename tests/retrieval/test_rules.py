@@ -23,7 +23,7 @@ def reader(database: TestDatabase) -> Iterator[Connection]:
     ("call", "table"),
     [
         ("bm25_score(1.5, t.confidence, t.terms_length, 5)", "graph_facts"),
-        ("is_visible(t.scope, t.agent_id, t.garden_id, 'robin', '{}')", "memory_notes"),
+        ("is_visible(t.scope, t.agent_id, t.garden_id, t.user_id, 'robin', '{}', 'bob')", "memory_notes"),
         ("note_stands(t.created_at, t.deleted_at, now())", "memory_notes"),
         ("is_open_conflict(t.status, t.detected_at, t.resolved_at, now())", "fact_conflicts"),
         (
@@ -69,5 +69,24 @@ def test_bm25_is_the_same_in_sql_and_python(reader: Connection) -> None:
 def test_visibility_follows_from_agent_and_gardens(
     reader: Connection, scope: str, agent: str, garden: str | None, expected: bool
 ) -> None:
-    query = "SELECT is_visible(%s, %s, %s::uuid, 'robin', '{00000000-0000-0000-0000-000000000001}')"
+    query = "SELECT is_visible(%s, %s, %s::uuid, '', 'robin', '{00000000-0000-0000-0000-000000000001}', '')"
     assert reader.execute(query, (scope, agent, garden)).fetchone() == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("row_user", "user", "visible", "own"),
+    [
+        ("", "", True, True),
+        ("", "bob", True, False),
+        ("bob", "bob", True, True),
+        ("carol", "bob", False, False),
+        ("carol", "", False, False),
+        ("carol", "*", True, True),
+        ("", "*", True, True),
+    ],
+)
+def test_visibility_follows_from_the_user(
+    reader: Connection, row_user: str, user: str, visible: bool, own: bool
+) -> None:
+    query = "SELECT is_visible('public', 'wren', NULL, %(row)s, 'robin', '{}', %(user)s), is_own_row(%(row)s, %(user)s)"
+    assert reader.execute(query, {"row": row_user, "user": user}).fetchone() == (visible, own)

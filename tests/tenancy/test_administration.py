@@ -17,8 +17,8 @@ from tests.service import RunningService
 Clients = Callable[..., httpx.Client]
 
 KEY_FIELDS = {
-    "key_id", "kind", "name", "agent_id", "project_id", "scopes", "rate_limits", "created_at", "expires_at",
-    "last_used_at", "rotated_at", "revoked_at",
+    "key_id", "kind", "name", "agent_id", "project_id", "user_id", "scopes", "rate_limits", "created_at",
+    "expires_at", "last_used_at", "rotated_at", "revoked_at",
 }  # fmt: skip
 KEY_ROUTES = [
     ("GET", "/v1/admin/keys"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.embeddings.conftest import bench  # noqa: F401
+from tests.embeddings.conftest import bench, fake_installation  # noqa: F401
 from tests.erasure.conftest import worker  # noqa: F401
 from tests.facts.conftest import admin, elsewhere, keys, rival, robin, superuser, wren  # noqa: F401
 from tests.objects.entity_links.shared import Objects, Superuser
