@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from app.db import functions, migrations, privileges, releases
+from app.db.releases import COMPATIBILITY_LEVEL
 from tests.service import ROOT
 
 DUMP = Path(__file__).parent / "fixtures" / "pre_release_0012.sql.gz"
@@ -71,7 +72,7 @@ def describe_functions(conninfo: str) -> list[tuple[object, ...]]:
 
 
 @contextmanager
-def next_release(folder: Path, *, migration: bool = True, level: int = 1) -> Iterator[None]:
+def next_release(folder: Path, *, migration: bool = True, level: int = COMPATIBILITY_LEVEL) -> Iterator[None]:
     """Within the block this process is the next release: another table, one more function and a changed one."""
     down_revision = migrations.head_revision()
     shutil.copytree(ROOT / "alembic", folder / "alembic", dirs_exist_ok=True)

@@ -16,6 +16,8 @@ from tests.db.stories import describe_functions, next_release
 from tests.service import free_port, palimpsest, start_service
 
 HEAD = migrations.head_revision()
+LEVEL, NEXT = COMPATIBILITY_LEVEL, COMPATIBILITY_LEVEL + 1
+REFUSED = f"compatibility level {NEXT}, and this version has level {LEVEL}"
 
 
 @pytest.mark.parametrize(
@@ -25,22 +27,27 @@ HEAD = migrations.head_revision()
         ("0012", [], False, f"The database is at migration 0012, this version needs {HEAD}; run palimpsest migrate."),
         ("0001_baseline", [], False, "run palimpsest migrate"),
         (HEAD, [], False, "run palimpsest migrate"),
-        (HEAD, [(1, "ours")], False, None),
-        (HEAD, [(1, "older"), (1, "ours")], False, None),
-        (HEAD, [(1, "older")], False, "not those of this version; run palimpsest migrate"),
-        (HEAD, [(1, "ours"), (1, "newer")], True, None),
-        (HEAD, [(1, "ours"), (2, "newer")], False, "compatibility level 2, and this version has level 1"),
-        ("0099_next", [(1, "ours")], True, None),
-        ("0099_next", [(1, "ours"), (1, "newer")], True, None),
-        ("0099_next", [(1, "newer")], True, None),
-        ("0099_next", [(1, "ours"), (2, "")], False, "compatibility level 2"),
+        (HEAD, [(LEVEL, "ours")], False, None),
+        (HEAD, [(LEVEL, "older"), (LEVEL, "ours")], False, None),
+        (HEAD, [(LEVEL, "older")], False, "not those of this version; run palimpsest migrate"),
+        (HEAD, [(LEVEL, "ours"), (LEVEL, "newer")], True, None),
+        (HEAD, [(LEVEL, "ours"), (NEXT, "newer")], False, REFUSED),
+        ("0099_next", [(LEVEL, "ours")], True, None),
+        ("0099_next", [(LEVEL, "ours"), (LEVEL, "newer")], True, None),
+        ("0099_next", [(LEVEL, "newer")], True, None),
+        ("0099_next", [(LEVEL, "ours"), (NEXT, "")], False, f"compatibility level {NEXT}"),
         ("0099_next", [], False, "is older than the database: another release"),
-        ("0099_next", [(1, "ours"), (2, "", "9.0.0")], False, "is older than the database: release 9.0.0"),
-        (HEAD, [(1, "ours"), (2, "newer", "9.0.0")], False, "start the release that migrated it, or a newer one"),
+        ("0099_next", [(LEVEL, "ours"), (NEXT, "", "9.0.0")], False, "is older than the database: release 9.0.0"),
+        (
+            HEAD,
+            [(LEVEL, "ours"), (NEXT, "newer", "9.0.0")],
+            False,
+            "start the release that migrated it, or a newer one",
+        ),
         # This code was never installed here: the release decides which of the two is older.
-        (HEAD, [(1, "newer", "9.0.0")], False, "is older than the database: release 9.0.0"),
-        (HEAD, [(1, "older", "0.0.9")], False, "not those of this version; run palimpsest migrate"),
-        (HEAD, [(1, "other", __version__)], False, "if this code is the newer one, else start the other"),
+        (HEAD, [(LEVEL, "newer", "9.0.0")], False, "is older than the database: release 9.0.0"),
+        (HEAD, [(LEVEL, "older", "0.0.9")], False, "not those of this version; run palimpsest migrate"),
+        (HEAD, [(LEVEL, "other", __version__)], False, "if this code is the newer one, else start the other"),
     ],
 )
 def test_which_databases_this_release_can_work_with(
@@ -105,13 +112,13 @@ def test_a_release_of_another_level_is_refused_from_its_migration_on(
     fresh_database: TestDatabase, tmp_path: Path
 ) -> None:
     with start_service(fresh_database.url("app")) as service:
-        with next_release(tmp_path, level=2):
+        with next_release(tmp_path, level=NEXT):
             migrations.upgrade(fresh_database.superuser)
             assert judge_now(fresh_database).problem is None
         ready = httpx.get(f"{service.url}/ready")
         assert ready.status_code == 503
         assert len(ready.json()["problems"]) == 1
-        assert "compatibility level 2, and this version has level 1" in ready.json()["problems"][0]
+        assert REFUSED in ready.json()["problems"][0]
     for variables in ({}, {"DATABASE_MIGRATION_URL": fresh_database.url("superuser")}):
         ended = palimpsest(
             "serve", "--no-worker", DATABASE_URL=fresh_database.url("app"), PORT=str(free_port()), **variables
@@ -125,7 +132,7 @@ def test_a_release_of_another_level_is_refused_from_its_migration_on(
     report = palimpsest("doctor", DATABASE_URL=fresh_database.url("app"))
     assert "older than the database" in report.stdout
     assert "-> start the release that migrated the database, or a newer one" in report.stdout
-    with next_release(tmp_path, level=2):
+    with next_release(tmp_path, level=NEXT):
         migrations.downgrade(fresh_database.superuser, HEAD)
     # The older release installs its own functions, and everything is as before.
     assert migrations.upgrade(fresh_database.superuser)

@@ -215,7 +215,7 @@ class Timelines(RuleBasedStateMachine):
             with pytest.raises(Conflict):
                 self.run(work)
             return
-        self.model.activate_single(predicate, self.run(work).updated_at)
+        self.model.activate_single(predicate, self.run(work).predicate.updated_at)
 
     async def predicate_named(self, name: str) -> Any:
         statement = (
