@@ -207,6 +207,7 @@ async def _create_review(session: Session, batch: ProposalBatch, proposal: Propo
         "agent_id": source.agent_id,
         "scope": source.scope,
         "garden_id": source.garden_id,
+        "user_id": source.user_id,
         "note_id": source.note_id,
         "target_note_id": proposal.target.note_id,
         "target_version": proposal.target.version,

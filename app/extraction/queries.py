@@ -31,7 +31,7 @@ REVIEW_COLUMNS = (
     "reason", "extraction_model", "scope", "garden_id", "agent_id", "status", "decided_by", "decision_reason",
     "created_at", "decided_at",
 )  # fmt: skip
-_review_columns = [memory_reviews.c[name] for name in REVIEW_COLUMNS]
+_review_columns = [memory_reviews.c[name] for name in (*REVIEW_COLUMNS, "user_id")]
 
 
 async def insert_reviews(session: Session, *, rows: list[Row]) -> None:

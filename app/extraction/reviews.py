@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from app.access import Principal, require_project
+from app.access import Principal, require_own, require_project
 from app.audit import events as audit
 from app.db.counts import COUNT_LIMIT
 from app.db.database import Database, Row, Session
@@ -89,6 +89,7 @@ async def _approve(db: Database, who: Principal, *, review_id: UUID, data: Revie
         review = await queries.lock_review(session, tenant_id=who.tenant_id, review_id=str(review_id))
         _require_pending(review)
         assert review is not None
+        require_own(who, review["user_id"], "The review")
         proposal = {
             "action": review["action"].upper(),
             "outcome": "approved",
@@ -121,6 +122,7 @@ async def reject(db: Database, who: Principal, *, review_id: UUID, data: ReviewD
         review = await queries.lock_review(session, tenant_id=who.tenant_id, review_id=str(review_id))
         _require_pending(review)
         assert review is not None
+        require_own(who, review["user_id"], "The review")
         if review["garden_id"] is not None:
             garden = UUID(str(review["garden_id"]))
             await gardens.require_writable(session, who, garden_id=garden, existing=True)

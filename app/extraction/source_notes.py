@@ -56,5 +56,6 @@ def source_note(job: Job, row: Row) -> SourceNote:
         project_id=job.scope.project_id,
         note_id=str(job.payload["note_id"]),
         garden_id=None if row["garden_id"] is None else str(row["garden_id"]),
+        user_id=job.user_id,
         **{name: row[name] for name in ("agent_id", "scope", "owner_key", "occurred_at", "version")},
     )

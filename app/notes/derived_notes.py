@@ -27,6 +27,7 @@ class SourceNote(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str
     scope: str
     garden_id: str | None
+    user_id: str
     owner_key: str
     occurred_at: datetime
     version: int
