@@ -216,7 +216,7 @@ def test_ids_of_users_are_opaque(robin: httpx.Client) -> None:
     for user in ("auth0|5f0c", "me@example.org", "Ölaf", str(uuid4()), "BOB"):
         note = remember(robin, f"greetings from {user}", user)
         assert note["user_id"] == user
-        listed = robin.get("/v1/notes", headers=[("X-User-Id", user.encode())]).json()["notes"]
+        listed = robin.get("/v1/notes", headers=[(b"X-User-Id", user.encode())]).json()["notes"]
         assert note["note_id"] in [found["note_id"] for found in listed]
     # In one normal form, and case matters.
     assert remember(robin, "decomposed", "O\u0308laf")["user_id"] == "Ölaf"
@@ -323,7 +323,7 @@ def dump(superuser: psycopg.Connection[dict[str, Any]], where: str = "true") -> 
     return {
         row["name"]: [
             found["row"]
-            for found in superuser.execute(f"SELECT x::text AS row FROM {row['name']} x ORDER BY 1").fetchall()
+            for found in superuser.execute(f"SELECT x::text AS row FROM {row['name']} x ORDER BY 1".encode()).fetchall()
         ]
         for row in names
     }
