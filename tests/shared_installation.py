@@ -25,14 +25,15 @@ EMPTY = """
         WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
             AND relname NOT IN ('alembic_version', 'embedding_models', 'installed_releases', 'service_secrets',
                                 'signing_keys');
-        -- Autovacuum may have analysed what is gone; plans would follow it.
-        DELETE FROM pg_statistic USING pg_class
-        WHERE pg_class.oid = starelid AND relnamespace = 'public'::regnamespace;
         IF filled IS NOT NULL THEN
             -- The audit log refuses it otherwise.
             SET LOCAL session_replication_role = replica;
             EXECUTE 'TRUNCATE ' || filled || ' RESTART IDENTITY CASCADE';
         END IF;
+        -- Autovacuum may have analysed what is gone; plans would follow it. After the tables are locked, since ANALYZE
+        -- locks the table first, too.
+        DELETE FROM pg_statistic USING pg_class
+        WHERE pg_class.oid = starelid AND relnamespace = 'public'::regnamespace;
     END $$"""
 
 # What stays when the tables are emptied, and what services cache.
@@ -84,8 +85,7 @@ class SharedInstallation:
             self._database = self._parts.enter_context(self._new_database())
             self._state = _state(self._database)
         else:
-            with psycopg.connect(self._database.superuser) as connection:
-                connection.execute(EMPTY)
+            _empty(self._database)
         return self._database
 
     def service(self, **variables: str) -> RunningService:
@@ -108,6 +108,18 @@ class SharedInstallation:
         return all(service.process.poll() is None for service in self._services.values()) and (
             _state(database) == self._state
         )
+
+
+def _empty(database: "TestDatabase") -> None:
+    """Delete all rows; autovacuum may hold a table that is not among those to be locked."""
+    for attempt in range(10):
+        try:
+            with psycopg.connect(database.superuser) as connection:
+                connection.execute(EMPTY)
+            return
+        except psycopg.errors.DeadlockDetected:
+            if attempt == 9:
+                raise
 
 
 def _state(database: "TestDatabase") -> str:
