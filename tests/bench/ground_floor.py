@@ -53,7 +53,7 @@ async def _hot_read(database: TestDatabase, rounds: int) -> list[Figure]:
         "available_at, started_at, finished_at"
     )
     select = f"SELECT {columns} FROM jobs WHERE tenant_id = %s AND job_id = %s".encode()
-    function = f"SELECT {columns} FROM read_job(%s, %s, %s, %s, %s, %s)".encode()
+    function = f"SELECT {columns} FROM read_job(%s, %s, %s, %s, %s, %s, %s)".encode()
     read_job = authenticated_call(READ_JOB)
     credentials = parse_credentials(f"Bearer {key}", None)
 
@@ -65,7 +65,7 @@ async def _hot_read(database: TestDatabase, rounds: int) -> list[Figure]:
     medians = await interleaved(
         {
             "bare": lambda: run(bare, select, ("bench", job_id)),
-            "scope and answer": lambda: run(scoped, function, ("bench", "default", "robin", "{}", "", job_id)),
+            "scope and answer": lambda: run(scoped, function, ("bench", "default", "robin", "{}", "", "*", job_id)),
             "authentication, scope and answer": lambda: run(
                 scoped, read_job.encode(), (*credentials.arguments(), job_id)
             ),
