@@ -9,13 +9,11 @@ from app.db.database import Database
 from app.db.scope import EVERY_USER
 from app.documents import service as documents
 from app.errors import BadRequest
-from app.facts import reads
 from app.facts.schemas import FactRead
 from app.notes import service as notes
 from app.notes.schemas import NoteRead
-from app.paging import CursorSigner, Page
+from app.paging import CursorSigner
 from app.prompt_text import fence, inline, quote_name
-from app.read_context import ReadContext
 from app.recall import service as recall
 from app.recall.dependencies import RecallDependencies
 from app.recall.rendering import EXPLANATION, TAG, render_result
@@ -23,7 +21,7 @@ from app.recall.schemas import MAX_QUERY, RecallAsk, RecalledFact, RecalledNote,
 from app.retrieval.packing import count_tokens
 from app.users import queries
 from app.users.schemas import ContextAsk, ContextRead, ContextUsed, Message
-from app.users.service import PROFILE_FACTS, profile_line
+from app.users.service import profile_line, read_profile
 
 MAX_TURNS = 50
 # Without a query, this many of the last turns are one.
@@ -64,7 +62,7 @@ async def build_context(
 
 async def _last_turns(db: Database, who: Principal, ask: ContextAsk) -> list[NoteRead]:
     """Return the last turns of the thread, the last one at the end."""
-    if ask.thread_id is None:
+    if ask.thread_id is None or "notes:read" not in who.scopes:
         return []
     params = {
         "tenant": who.tenant_id,
@@ -80,12 +78,7 @@ async def _last_turns(db: Database, who: Principal, ask: ContextAsk) -> list[Not
 
 async def _profile(db: Database, who: Principal, signer: CursorSigner) -> list[FactRead]:
     """Return the facts of the user, the newest at the end; none without a user."""
-    if who.user_id == EVERY_USER or "facts:read" not in who.scopes:
-        return []
-    page = Page(signer, who, "profile", limit=PROFILE_FACTS, cursor=None)
-    filters = reads.FactFilters(own=True, include_contradicted=False)
-    found = await reads.list_facts(db, ReadContext.of(who), filters=filters, page=page)
-    return found.facts[::-1]
+    return [] if who.user_id == EVERY_USER else (await read_profile(db, who, signer=signer))[::-1]
 
 
 def _newest(items: list[T], show: Callable[[T], str], budget: int) -> list[T]:

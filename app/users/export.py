@@ -45,13 +45,16 @@ async def export_user(
         return found.facts, found.next_cursor
 
     counts: dict[str, int] = {}
-    parts: dict[str, ReadPage] = {
-        "entity": read_entities,
-        "document": read_documents,
-        "note": read_notes,
-        "fact": read_facts,
+    # Each with the scope that reads it.
+    parts: dict[str, tuple[str, ReadPage]] = {
+        "entity": ("facts:read", read_entities),
+        "document": ("notes:read", read_documents),
+        "note": ("notes:read", read_notes),
+        "fact": ("facts:read", read_facts),
     }
-    for kind, read in parts.items():
+    for kind, (scope, read) in parts.items():
+        if scope not in who.scopes:
+            continue
         counts[kind] = 0
         async for row in _rows(who, signer, kind, read):
             line = {"kind": kind, **msgspec.to_builtins(row)}

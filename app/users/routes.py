@@ -22,6 +22,7 @@ from app.web.requests import ConfirmToken, Cursor, Cursors, Db, Idempotent, Incl
 READ = Access(work="read", scopes=("notes:read", "facts:read"))
 EXPORT = Access(work="read", cost=4, scopes=("notes:read", "facts:read"))
 CONTEXT = Access(work="read", cost=2, scopes=("facts:read", "notes:read"), user_in_body=True)
+READ_THREADS = Access(work="read", scopes=("notes:read",))
 WRITE = Access(work="write", scopes=("notes:write",))
 ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin",))
 
@@ -30,8 +31,8 @@ ADMIN = Access(work="admin", scopes=("admin",), kinds=("admin",))
 async def list_users(
     db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
 ) -> UserList:
-    """The end users of whom something is stored, by their ids. Users need no registration: whoever is named in
-    `user_id` or `X-User-Id` when something is written is one."""
+    """The end users of whom something is stored, by their ids. Users need no registration: the first
+    thing that is written with their `user_id` or `X-User-Id` makes them one."""
     page = Page(cursors, who, "users", limit=limit, cursor=cursor, include_total=include_total)
     return await service.list_users(db, who, page=page)
 
@@ -39,7 +40,7 @@ async def list_users(
 @get("/users/{user_id:str}", opt={"access": READ}, summary="Get the profile of a user", tags=["users"])
 async def get_user(db: Db, who: Who, cursors: Cursors, user_id: FromPath[str]) -> UserProfile:
     """How much is stored of the user, and what is believed now of what is theirs: as facts, and as lines for a prompt.
-    What is common to all users is not part of it."""
+    What is common to all users is not part of it. Facts need the scope facts:read."""
     return await service.get_profile(db, who, user=user_id, signer=cursors)
 
 
@@ -48,7 +49,8 @@ async def export_user(
     db: Db, who: Who, cursors: Cursors, check_held_notes: CheckHeld, user_id: FromPath[str]
 ) -> Stream:
     """Streams NDJSON: one line for each of the user's entities, documents, notes with their history, and facts of all
-    times, `{"kind": ..., ...}`; the last line, `{"kind": "end", ...}`, has the counts."""
+    times, `{"kind": ..., ...}`; the last line, `{"kind": "end", ...}`, has the counts. Only what the key's scopes let
+    it read."""
     lines: AsyncGenerator[bytes] = export.export_user(
         db, who, user=user_id, signer=cursors, check_held=check_held_notes
     )
@@ -71,7 +73,7 @@ async def get_user_receipt(db: Db, who: Who, user_id: FromPath[str]) -> UserRece
     return await service.get_receipt(db, who, user=parse_user_id(user_id, "user_id"))
 
 
-@get("/threads", opt={"access": READ}, summary="List threads", tags=["users"])
+@get("/threads", opt={"access": READ_THREADS}, summary="List threads", tags=["users"])
 async def list_threads(
     db: Db, who: Who, cursors: Cursors, limit: Limit = 50, cursor: Cursor = None, include_total: IncludeTotal = False
 ) -> ThreadList:
@@ -81,7 +83,7 @@ async def list_threads(
     return await service.list_threads(db, who, page=page)
 
 
-@get("/threads/{thread_id:str}", opt={"access": READ}, summary="Get the turns of a thread", tags=["users"])
+@get("/threads/{thread_id:str}", opt={"access": READ_THREADS}, summary="Get the turns of a thread", tags=["users"])
 async def get_thread(
     db: Db,
     who: Who,

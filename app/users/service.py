@@ -9,7 +9,7 @@ from app.access import Principal, as_user, new_id, require_project
 from app.db.counts import COUNT_LIMIT, count_query
 from app.db.database import Database, Row, Session
 from app.db.scope import EVERY_USER, LEGAL_HOLD
-from app.errors import Conflict, Forbidden, NotFound
+from app.errors import Conflict, NotFound
 from app.facts import reads
 from app.facts.names import last_segment
 from app.facts.schemas import FactRead
@@ -78,10 +78,17 @@ async def get_profile(db: Database, who: Principal, *, user: str, signer: Cursor
     rows = await _read_users(db, who, after=None, only=who.user_id, limit=1)
     if not rows or not _has_rows(rows[0]):
         raise user_not_found()
+    facts = await read_profile(db, who, signer=signer)
+    return UserProfile(user=UserRead(**rows[0]), facts=facts, profile="\n".join(profile_line(fact) for fact in facts))
+
+
+async def read_profile(db: Database, who: Principal, *, signer: CursorSigner) -> list[FactRead]:
+    """Return what is believed now of what is the user's, the newest first; none for keys that may not read facts."""
+    if "facts:read" not in who.scopes:
+        return []
     page = Page(signer, who, "profile", limit=PROFILE_FACTS, cursor=None)
     filters = reads.FactFilters(own=True, include_contradicted=False)
-    facts = (await reads.list_facts(db, ReadContext.of(who), filters=filters, page=page)).facts
-    return UserProfile(user=UserRead(**rows[0]), facts=facts, profile="\n".join(profile_line(fact) for fact in facts))
+    return (await reads.list_facts(db, ReadContext.of(who), filters=filters, page=page)).facts
 
 
 def profile_line(fact: FactRead) -> str:
@@ -172,9 +179,3 @@ async def read_thread(db: Database, who: Principal, *, thread_id: str, page: Pag
     total = await page.count(lambda: db.query(who, count_query(queries.TURNS), every))
     turns = [by_id[note_id] for note_id in ids if note_id in by_id]
     return Turns(notes=turns, next_cursor=next_cursor, total=total)
-
-
-def require_administrator(who: Principal) -> None:
-    """Raise Forbidden unless the caller is an administrator."""
-    if not who.is_admin or "admin" not in who.scopes:
-        raise Forbidden("Only administrators can erase a user: use a key of kind admin with the scope admin.")

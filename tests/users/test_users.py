@@ -305,6 +305,24 @@ def test_everything_of_a_user_is_exported(robin: httpx.Client) -> None:
     assert all(line["user_id"] == "ellen" for line in lines)
 
 
+def test_scopes_bound_what_is_told_of_a_user(
+    tenancy: Tenancy, as_key: Callable[..., httpx.Client], robin: httpx.Client
+) -> None:
+    remember(robin, "spoken by Kim", "kim", thread_id="k")
+    believe(robin, "kim's kite", "coloured", "red", "kim")
+    for scope, told, kept in (("notes:read", "spoken by Kim", "kite"), ("facts:read", "kite", "spoken by Kim")):
+        client = as_key(tenancy.key("acme", agent_id="robin", scopes=[scope]))
+        exported = client.get("/v1/users/kim/export").text
+        assert told in exported
+        assert kept not in exported
+        assert ("red" in client.get("/v1/users/kim").text) is (scope == "facts:read")
+        assert (client.get("/v1/threads").status_code == 200) is (scope == "notes:read")
+        assert (
+            kept
+            not in client.post("/v1/context", json={"user_id": "kim", "thread_id": "k", "query": "kite spoken"}).text
+        )
+
+
 def test_a_thread_is_deleted_for_one_user(robin: httpx.Client) -> None:
     mine = remember(robin, "mine", "fay", thread_id="shared-id")
     theirs = remember(robin, "theirs", "gus", thread_id="shared-id")
